@@ -232,13 +232,22 @@ def command(host, url, name, *options, interface=True):
     return [*words, *(["--interface", host.defaultIntf().name] if interface else []), *options]
 
 
-def until(condition, what, patience=60.0):
+def until(condition, what, patience=60.0, advice=""):
     """Wait until a condition holds."""
     end = time.monotonic() + patience
     while not condition():
         if time.monotonic() > end:
-            sys.exit(f"not so within {patience:.0f} s: {what}")
+            sys.exit(f"not so within {patience:.0f} s: {what}\n{advice}".rstrip())
         time.sleep(0.1)
+
+
+def answers(port):
+    """Whether the service runs; it may not be ready while switches join."""
+    try:
+        _call(port, "/healthz")
+    except OSError:
+        return False
+    return True
 
 
 def is_ready(port):
@@ -300,12 +309,17 @@ def main():
         if given.file:
             given.file.write_text(json.dumps(describe(net), indent=2) + "\n")
         print(f"{len(net.switches)} switches and {len(net.hosts)} hosts run", flush=True)
-        if not is_ready(given.port):
+        if not answers(given.port):
             print("Start the service in another terminal:\n", flush=True)
             more = f" --topology {given.file}" if given.file else ""
             print(f'    make run ARGS="--data-plane external{more}"\n', flush=True)
         until(partial(is_ready, given.port), "the service is ready", given.patience)
-        until(partial(is_found, net, given.port), "the service has found all switches and links")
+        known = "the service has found all switches and links, and no others"
+        advice = (
+            "`.venv/bin/dzflow topology` and `.venv/bin/dzflow switches` show what it has. If it"
+            " knows an earlier network: stop it, remove .dzflow, and start it again."
+        )
+        until(partial(is_found, net, given.port), known, advice=advice)
         if proposals(given.port)["mode"] == "propose":
             accept_hosts(net, given.port)
         else:

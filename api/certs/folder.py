@@ -93,7 +93,9 @@ class CertificateFolder:
     def certificates(self) -> list[StoredCertificate]:
         """All certificates of the folder, an authority before those that it has signed."""
         if not self.path.is_dir():
-            raise CertificateFolderError(f"there is no folder {self.path}; make it with `make`")
+            raise CertificateFolderError(
+                f"there is no folder {self.path}; make it with `dzflow certs make {self.path} …`"
+            )
         found = []
         for border in BORDERS:
             ca = self.authority_certificate(border)

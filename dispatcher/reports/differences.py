@@ -24,7 +24,7 @@ def find_differences(
     refused = {dpid: why for report in reports for dpid, why in report.refused.items()}
     absent = {end for report in reports for end in report.absent}
     return [
-        *_crossed(topology, crossed),
+        *_crossed(topology, crossed, doc.discovered),
         *_missing(doc, up, found, absent | crossed.keys() | set(crossed.values())),
         *_unexpected(doc, found),
         *_absent(topology, absent),
@@ -32,12 +32,19 @@ def find_differences(
     ]
 
 
-def _crossed(topology: Topology, crossed: dict[End, End]) -> Iterator[DifferenceView]:
+def _crossed(
+    topology: Topology, crossed: dict[End, End], discovered: bool
+) -> Iterator[DifferenceView]:
     """Two ports that a cable joins, one of which should lead elsewhere."""
     for end, origin in sorted(crossed.items()):
         if crossed.get(origin) == end and origin < end:
             continue  # told already, from the other end
         should = "; ".join(filter(None, (_purpose(topology, one) for one in (end, origin))))
+        if not should:
+            should = "a host was heard at one of them"
+            if discovered:
+                name = f"{_port(end)}-{_port(origin)}"
+                should += f"; if there is none, declare the link: `dzflow topology declare {name}`"
         at_host = any(isinstance(_at(topology, one), Host) for one in (end, origin))
         yield DifferenceView(
             "host-at-link" if at_host else "crossed",

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from contextlib import ExitStack, redirect_stdout
+from functools import partial
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -20,10 +21,10 @@ from mininet.log import setLogLevel  # noqa: E402
 from mininet.topolib import TreeTopo  # noqa: E402
 
 API, OPENFLOW = 8080, 6653
-PATIENCE = 300.0
+PATIENCE = 60.0
 
 
-class Topo(TreeTopo):
+class Managed(TreeTopo):
     """A tree, the last host of which has an interface for its management, too."""
 
     def build(self):
@@ -93,11 +94,19 @@ class Driver:
             return json.load(answer)
 
 
-def start_service(stack, folder, net):
-    """Start the service; when it has found the network, accept the hosts that it hears."""
+def start_service(stack, folder, *options):
+    """Start the service, and wait until it is ready."""
     python = example.DZFLOW.with_name("python")
     service = subprocess.Popen(
-        [python, "-m", "tests.end_to_end.mininet_service", folder, str(API), str(OPENFLOW)],
+        [
+            python,
+            "-m",
+            "tests.end_to_end.mininet_service",
+            folder,
+            str(API),
+            str(OPENFLOW),
+            *options,
+        ],
         cwd=ROOT,
         stdin=subprocess.PIPE,
         stdout=(folder / "service.log").open("w"),
@@ -106,20 +115,23 @@ def start_service(stack, folder, net):
     stack.callback(service.wait)
     stack.callback(service.stdin.close)
     example.until(lambda: example.is_ready(API), "the service is ready", PATIENCE)
-    example.until(lambda: example.is_found(net, API), "all switches and links are found", PATIENCE)
-    example.accept_hosts(net, API)
 
 
-def main(folder):
+def main(folder, topo, *options):
     """Build everything, then carry out commands until there are no more."""
     setLogLevel("error")
     answers = sys.stdout
     with redirect_stdout(sys.stderr), example.open_vswitch(), ExitStack() as stack:
-        net = example.build(Topo(), OPENFLOW)
+        # First the service, as the page says: it hears what switches say as they start.
+        start_service(stack, folder, *options)
+        made = Managed() if topo == "managed" else example.make_topo(topo)
+        net = example.build(made, OPENFLOW)
         stack.callback(net.stop)
         net.start()
         example.prepare(net)
-        start_service(stack, folder, net)
+        found = partial(example.is_found, net, API)
+        example.until(found, "all switches and links are found", PATIENCE)
+        example.accept_hosts(net, API)
         stack.enter_context(example.api_in_hosts(net, API))
         driver = Driver(net)
         print(json.dumps("ready"), file=answers, flush=True)
@@ -129,4 +141,4 @@ def main(folder):
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), *sys.argv[2:])

@@ -3,6 +3,7 @@
 import json
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from sdn.lab import missing_prerequisites
 from sdn.lab.run import find
+from sdn.tables.pipeline import OtherTraffic
 from tests.support import until_sync
 
 PYTHON = "/usr/bin/python3"  # the one that has Mininet
@@ -34,7 +36,7 @@ pytestmark = pytest.mark.skipif(bool(missing()), reason=f"no Mininet here: {'; '
 
 
 class Network:
-    """A tree of three switches and four hosts, with a service; h4 has a second interface."""
+    """A Mininet network with a service that has found it, and the example's space."""
 
     def __init__(self, driver: "subprocess.Popen[str]") -> None:
         self._driver = driver
@@ -70,6 +72,10 @@ class Network:
         """Whether each link is up."""
         return [link["up"] for link in self.ask("get", "/topology")["links"]]
 
+    def whole(self) -> list[bool]:
+        """Whether each tree has all its switches and links."""
+        return [tree["whole"] for tree in self.ask("get", "/topology")["trees"]]
+
     def got(self, listener: str) -> list[int]:
         """The prices that a listener got."""
         code, said = self.ask("end", listener)
@@ -85,14 +91,14 @@ def prices(said: str) -> list[int]:
     return sorted(json.loads(line)["price"] for line in said.splitlines() if line.startswith("{"))
 
 
-@pytest.fixture(scope="module")
-def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
-    folder = tmp_path_factory.mktemp("mininet")
+@contextmanager
+def mininet(folder: Path, topo: str, other_traffic: OtherTraffic, trees: int) -> Iterator[Network]:
+    """A service, then a network; its hosts have got the quotes of the example."""
     log = folder / "driver.log"
     with (
         log.open("w") as output,
         subprocess.Popen(
-            [*SANDBOX, PYTHON, str(DRIVER), str(folder)],
+            [*SANDBOX, PYTHON, str(DRIVER), str(folder), topo, other_traffic, str(trees)],
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -111,6 +117,32 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
             assert driver.wait(60) == 0, log.read_text()
         finally:
             driver.kill()
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
+    """A tree of three switches and four hosts; h4 has a second interface."""
+    with mininet(tmp_path_factory.mktemp("mininet"), "managed", "normal", 1) as made:
+        yield made
+
+
+def test_hosts_of_a_line_of_switches_get_their_quotes(tmp_path: Path) -> None:
+    with mininet(tmp_path, "linear:3", "leave", 1) as line:
+        assert line.links() == [True, True]
+
+
+def test_a_ring_loses_one_of_two_trees_with_a_link_and_no_event(tmp_path: Path) -> None:
+    with mininet(tmp_path, "ring:4", "leave", 2) as ring:
+        until_sync(lambda: ring.whole() == [True, True])
+        listener = ring.listen("h3", "price >= 100", 40)
+        ring.publish("h1", *range(100, 120))
+        ring.ask("link", "s1", "s2", "down")
+        # One of both stays; the other is replaced where the ring allows it, and has no tree left.
+        until_sync(lambda: ring.links().count(False) == 1 and ring.whole().count(True) == 1)
+        ring.publish("h1", *range(200, 220))
+        assert ring.got(listener) == [*range(100, 120), *range(200, 220)]
+        ring.ask("link", "s1", "s2", "up")
+        until_sync(lambda: all(ring.links()) and ring.whole() == [True, True])
 
 
 def test_each_host_gets_the_quotes_that_it_has_asked_for(network: Network) -> None:

@@ -73,7 +73,9 @@ def test_without_a_plan_the_reason_is_shown() -> None:
     text = shown(result(hot=25.0))
     assert "no plan: the busiest configurator has 1.00 times the mean load" in text
     assert "with the plan" not in text
-    assert "There are no requests" in shown(source=Source("traces", 0, 0, 0, 0, 0, 0))
+    said = " ".join(shown(source=Source("traces", 0, 0, 0, 0, 0, 0)).split())
+    assert "There are no requests" in said
+    assert "completes a file every five minutes, and when it stops" in said
     assert "no work that could be planned" in shown()
 
 

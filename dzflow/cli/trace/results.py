@@ -23,7 +23,10 @@ def show_source(console: Console, source: "Source") -> bool:
     """Print what was read, and what is wrong with it; whether there are any requests."""
     print_left_out(console, source.skipped, source.notices)
     if not source.rows:
-        console.print("There are no requests in these traces and this time.")
+        console.print(
+            "There are no requests in these traces and this time. A service completes a file every"
+            " five minutes, and when it stops: wait, or stop it."
+        )
         return False
     begin, end = (
         datetime.fromtimestamp(us / 1_000_000, UTC).strftime("%Y-%m-%d %H:%M:%S")

@@ -22,10 +22,18 @@ Hosts may be asked to announce themselves. An answer counts only at the port tha
 switches may forward it. Before a switch is connected, it may forward a question, or its machine may
 answer it. So a port where hosts have only answered can still become a link. That adds nothing to
 the first attack: those hosts could as well have said nothing.
+
+Where switches forward other traffic, what a host says comes out at all switches until the links are
+found. So a host that is heard at several ports marks none of them, until it has been at one port
+only for a while. Hosts that use each other's MACs for this have, again, only said nothing.
+
+A switch may speak, too: Linux announces an address of its own on each port. A probe has the MAC of
+its port as its source, under the tag. What was heard from this MAC at the port where the probe
+arrives was that switch, and no host. A host that takes this MAC has only said nothing, too.
 """
 
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from itertools import count
 
 from dzflow.errors import BadInput
@@ -41,6 +49,8 @@ from sdn.openflow.discovery.probing import KnownLink, LinkState, ProbedPort
 log = logging.getLogger(__name__)
 
 SHORTEST_KEY, LONGEST_KEY = 16, 64
+PROBES_AT_HOSTS = 10  # where a host has spoken, in a row: it may be a switch
+SELDOM = 10  # the rounds between later probes there
 MAX_WARNINGS = 4  # for each port until it goes down, so that an attacker cannot fill the log
 
 
@@ -167,15 +177,20 @@ class Discovery(PortTable):
 
     # Reports of switches
 
-    def switch_up(self, switch: str, ports: Iterable[int]) -> list[NetworkEvent]:
-        """A switch is connected and sends us LLDP; these of its ports are up, and no others."""
+    def switch_up(
+        self, switch: str, ports: Iterable[int], macs: Mapping[int, bytes] | None = None
+    ) -> list[NetworkEvent]:
+        """A switch is connected and sends us LLDP; these of its ports are up, and no others.
+
+        `macs`: the MACs of its ports, as far as they are known.
+        """
         self._connected.add(switch)
         live = {number for number in ports if 1 <= number <= MAX_PORT}
         events: list[NetworkEvent] = []
         for number in sorted(self._numbers.get(switch, set()) - live):
             events += self._port_down((switch, number))
         for number in sorted(live):
-            self._port_up((switch, number))
+            self._port_up((switch, number), mac=(macs or {}).get(number))
         return events
 
     def switch_down(self, switch: str) -> None:
@@ -198,13 +213,15 @@ class Discovery(PortTable):
                 self._ports[port.link.peer(end)].link = None
         return events
 
-    def port_changed(self, switch: str, port: int, up: bool, now: float) -> list[NetworkEvent]:
+    def port_changed(
+        self, switch: str, port: int, up: bool, now: float, mac: bytes | None = None
+    ) -> list[NetworkEvent]:
         """A port of a connected switch went up or down."""
         if switch not in self._connected or not 1 <= port <= MAX_PORT:
             return []
         if not up:
             return self._port_down((switch, port))
-        self._port_up((switch, port), now)
+        self._port_up((switch, port), now, mac)
         return []
 
     def packet_in(self, switch: str, port: int, data: bytes, now: float) -> list[NetworkEvent]:
@@ -246,13 +263,13 @@ class Discovery(PortTable):
         found: list[tuple[str, int, bytes]] = []
         while (first := self._schedule.first()) and first[0] <= now:
             _, end, port = first
-            wanted = self._is_to_be_probed(end, port)
+            wanted = self._is_to_be_probed(end, port, now)
             if wanted and not self._probe_budget.take(now):
                 break
             self._schedule.put_off(end, port, now)
             if wanted:
                 found.append((*end, self._probe(end, port, now)))
-                if self._is_to_be_asked(port) and self._probe_budget.take(now):
+                if self._is_to_be_asked(end, port) and self._probe_budget.take(now):
                     found.append((*end, frames.build_question(frames.asker_at(*end))))
         return found
 
@@ -274,19 +291,22 @@ class Discovery(PortTable):
 
     # Probes
 
-    def _is_to_be_probed(self, end: End, port: ProbedPort) -> bool:
-        if not port.up or not self._is_watched(end[0]) or self._hosts.is_host_port(end):
+    def _is_to_be_probed(self, end: End, port: ProbedPort, now: float) -> bool:
+        if not port.up or not self._is_watched(end[0]) or self._hosts.is_declared(end):
             return False
+        if self._hosts.is_host_port(end) and port.unanswered >= PROBES_AT_HOSTS:
+            return now - port.sent > (SELDOM - 0.5) * self.settings.interval
         if port.link is None:
             return not self._closed
         peer = port.link.peer(end)[0]
         # A switch that is not connected here may be another process's.
         return self._is_watched(peer) or peer not in self._connected
 
-    def _is_to_be_asked(self, port: ProbedPort) -> bool:
+    def _is_to_be_asked(self, end: End, port: ProbedPort) -> bool:
         """Whether hosts at a port are asked now: not before a link would have been found."""
         missed = port.unanswered
-        return self._ask_hosts and port.link is None and (2 <= missed <= 4 or missed % 10 == 0)
+        due = 2 <= missed <= 4 or missed % 10 == 0
+        return due and self._ask_hosts and port.link is None and not self._hosts.is_host_port(end)
 
     def _is_watched(self, switch: str) -> bool:
         return switch in self._connected and switch not in self._busy
@@ -303,7 +323,7 @@ class Discovery(PortTable):
         if lost and port.link is not None and self._must_answer(end, port.link):
             self._deadlines.setdefault(end, now + self.settings.interval)
         heard = port.heard[1] if port.heard else 0
-        return frames.build_probe(self._key, *end, port.nonce, heard)
+        return frames.build_probe(self._key, *end, port.nonce, heard, port.mac)
 
     def _must_answer(self, end: End, link: KnownLink) -> bool:
         """Whether a link is down if its probes are missing."""
@@ -331,6 +351,8 @@ class Discovery(PortTable):
             counters.lldp_replayed += 1
         elif origin[0] == end[0]:
             counters.lldp_own_switch += 1
+        elif self._hosts.forget_switch(end, probe.mac):
+            self._schedule.hasten(end, at, now)  # so that the other port learns the same
         elif not self._is_refused(end, at, origin, sender, now):
             return self._accept(end, at, origin, sender, now)
         return []
@@ -342,6 +364,8 @@ class Discovery(PortTable):
         counters, far = self.counters, self._ports.get(origin)
         if not 1 <= origin[1] <= MAX_PORT:
             counters.lldp_foreign += 1
+        elif self._hosts.forget_switch(end, probe.mac):
+            self._schedule.hasten(end, at, now)
         elif not self._is_refused(end, at, origin, far, now):
             return self._share(end, at, origin, probe, now)
         return []
@@ -425,10 +449,12 @@ class Discovery(PortTable):
     # Hosts
 
     def _host_spoke(self, end: End, data: bytes, now: float) -> list[NetworkEvent]:
+        said = frames.read_announcement(data)
         if self._hosts.is_declared(end):
             self.counters.neighbour_declared += 1
+            if said is not None:
+                self._hosts.heard_at_declared(end, said.mac, now)
             return []
-        said = frames.read_announcement(data)
         if said is None:
             self.counters.neighbour_malformed += 1
             return []

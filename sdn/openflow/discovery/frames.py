@@ -23,7 +23,9 @@ IPV6_TYPE = ETH_IPV6.to_bytes(2, "big")
 
 # Bridges never forward frames for this address, so a probe stays on its cable.
 _NEAREST_BRIDGE = bytes.fromhex("0180c200000e")
-_PROBE_MAC = bytes.fromhex("d2f100000001")
+PROBE_MAC = bytes.fromhex("d2f100000001")
+"""The source of probes of ports whose own MAC is not known."""
+
 _CHASSIS, _PORT, _TTL, _OWN, _END = 1, 2, 3, 127, 0
 _LOCAL = b"\x07"  # an id of which only we know the meaning
 _SECONDS = (120).to_bytes(2, "big")
@@ -51,6 +53,7 @@ class Probe(NamedTuple):
     port: int
     nonce: int
     heard: int  # the nonce of the last probe that arrived at its port
+    mac: bytes  # of its port
     signed: bytes
     tag: bytes
 
@@ -67,10 +70,13 @@ class Announced(NamedTuple):
     wanted: bytes = b""
 
 
-def build_probe(key: bytes, switch: str, port: int, nonce: int, heard: int = 0) -> bytes:
+def build_probe(
+    key: bytes, switch: str, port: int, nonce: int, heard: int = 0, mac: bytes = PROBE_MAC
+) -> bytes:
     """An LLDP frame that says which port it leaves by, with a tag over all of it.
 
-    `heard` is the nonce of the last probe of another process that has arrived there.
+    `heard` is the nonce of the last probe of another process that has arrived there, `mac` the
+    port's own address.
     """
     name = switch.encode()
     # The first parts are for people who capture frames; we read the last part only.
@@ -80,7 +86,7 @@ def build_probe(key: bytes, switch: str, port: int, nonce: int, heard: int = 0) 
         + _tlv(_TTL, _SECONDS)
     )
     ours = _OURS + _NUMBERS.pack(nonce, heard, port) + name
-    ethernet = _NEAREST_BRIDGE + _PROBE_MAC + LLDP_TYPE
+    ethernet = _NEAREST_BRIDGE + mac + LLDP_TYPE
     signed = ethernet + shown + _tlv_head(_OWN, len(ours) + _TAG) + ours
     return signed + _tag(key, signed) + _tlv(_END, b"")
 
@@ -95,7 +101,7 @@ def build_question(asker: bytes) -> bytes:
     body = struct.pack("!BBHHH", ECHO_REQUEST, 0, 0, 0, 0)
     total: int = sum(struct.unpack(f"!{len(addresses + body) // 2}H", addresses + body))
     checksum = 0xFFFF - (total + len(body) + ICMPV6) % 0xFFFF
-    ethernet = b"\x33\x33" + _ALL_NODES[12:] + _PROBE_MAC + IPV6_TYPE
+    ethernet = b"\x33\x33" + _ALL_NODES[12:] + PROBE_MAC + IPV6_TYPE
     header = struct.pack("!IHBB", 6 << 28, len(body), ICMPV6, _HOP_LIMIT)
     return ethernet + header + addresses + body[:2] + checksum.to_bytes(2, "big") + body[4:]
 
@@ -140,7 +146,7 @@ def read_announcement(frame: bytes) -> Announced | None:
     mac, source, destination = frame[6:12], frame[22:38], frame[38:54]
     end = _ICMP + int.from_bytes(frame[18:20], "big")
     options = _options(frame, end)
-    if options is None or mac[0] & 1 or mac == bytes(6) or not _checksum_holds(frame, end):
+    if options is None or not is_station(mac) or not _checksum_holds(frame, end):
         return None
     target = frame[_ICMP + 8 : _OPTIONS]
     if not _is_host(target):
@@ -159,6 +165,11 @@ def read_announcement(frame: bytes) -> Announced | None:
     else:
         return None
     return Announced(mac, address, wanted) if said == mac and _is_host(source) else None
+
+
+def is_station(mac: bytes) -> bool:
+    """Whether a MAC can be that of a port or a host: it is no group's, and not empty."""
+    return not mac[0] & 1 and any(mac)
 
 
 def is_link_local(address: bytes) -> bool:
@@ -187,7 +198,7 @@ def _read_ours(frame: bytes, at: int, end: int) -> Probe | None:
         name = frame[name_at:tag_at].decode()
     except UnicodeDecodeError:
         return None
-    return Probe(name, port, nonce, heard, frame[:tag_at], frame[tag_at:end])
+    return Probe(name, port, nonce, heard, frame[6:12], frame[:tag_at], frame[tag_at:end])
 
 
 def _options(frame: bytes, end: int) -> dict[int, bytes] | None:

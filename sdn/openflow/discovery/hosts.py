@@ -13,13 +13,15 @@ End = tuple[str, int]
 
 
 class _Learned:
-    __slots__ = ("address", "at", "moved", "since")
+    __slots__ = ("address", "at", "elsewhere", "moved", "settled", "since")
 
     def __init__(self, address: bytes, at: End, since: float) -> None:
         self.address = address
         self.at = at
         self.since = since  # when it was first heard at this port
         self.moved = float("-inf")
+        self.elsewhere = float("-inf")  # when it was last heard at another port
+        self.settled = True  # false while switches seem to forward what it says
 
 
 class HostTable:
@@ -30,7 +32,8 @@ class HostTable:
         self._counters = counters
         self._learned: dict[bytes, _Learned] = {}
         self._at: dict[End, set[bytes]] = {}  # an empty set means that a host was seen, too
-        self._declared_macs: frozenset[bytes] = frozenset()
+        self._declared_macs: dict[bytes, End] = {}
+        self._at_home: dict[bytes, float] = {}  # when declared hosts were heard at their own ports
         self._declared_ids: frozenset[str] = frozenset()
         self._declared_ports: frozenset[End] = frozenset()
         self._elsewhere: dict[bytes, _Learned] = {}  # declared hosts, at ports that are not theirs
@@ -43,9 +46,14 @@ class HostTable:
         self._seen = None
         self._declared_ports = frozenset((host.switch, host.port) for host in hosts)
         self._declared_ids = frozenset(host.id for host in hosts)
-        self._declared_macs = frozenset(
-            bytes.fromhex(host.mac.replace(":", "")) for host in hosts if host.mac is not None
-        )
+        self._declared_macs = {
+            bytes.fromhex(host.mac.replace(":", "")): (host.switch, host.port)
+            for host in hosts
+            if host.mac is not None
+        }
+        self._at_home = {
+            mac: heard for mac, heard in self._at_home.items() if mac in self._declared_macs
+        }
         for end in sorted(self._declared_ports):
             self.forget(end)
         for mac in [mac for mac in self._learned if self._is_declared(mac)]:
@@ -54,13 +62,28 @@ class HostTable:
             del self._elsewhere[mac]
 
     def is_host_port(self, end: End) -> bool:
-        """Whether a host was declared at a port, or has spoken there by itself."""
-        spoke = end in self._at and end not in self._only_answers
-        return end in self._declared_ports or spoke
+        """Whether a host was declared at a port, or has spoken there by itself, and nowhere else.
+
+        What is heard at several ports was forwarded by switches to all of them but one.
+        """
+        if end in self._declared_ports:
+            return True
+        here = self._at.get(end)
+        if here is None or end in self._only_answers:
+            return False
+        known = (self._learned.get(mac) or self._elsewhere.get(mac) for mac in here)
+        return not here or any(one and one.at == end and one.settled for one in known)
 
     def is_declared(self, end: End) -> bool:
         """Whether a host was declared at a port."""
         return end in self._declared_ports
+
+    def heard_at_declared(self, end: End, mac: bytes, now: float) -> None:
+        """A declared host may be where it should be: what it says elsewhere was forwarded there."""
+        if self._declared_macs.get(mac) == end:
+            self._at_home[mac] = now
+            if known := self._elsewhere.get(mac):
+                known.elsewhere, known.settled = now, False
 
     def learn(self, end: End, said: Announced, now: float, *, answers: bool = False) -> Host | None:
         """Learn a host; returned if it is new, has moved, or has a better address.
@@ -71,6 +94,7 @@ class HostTable:
             self._only_answers.discard(end)
         elif end not in self._at:
             self._only_answers.add(end)
+        new = end not in self._at
         here = self._at.setdefault(end, set())
         if self._is_declared(said.mac):
             self._counters.neighbour_declared += 1
@@ -80,6 +104,7 @@ class HostTable:
             return None
         known = self._learned.get(said.mac)
         if known is not None and known.at == end:
+            known.settled |= now - known.elsewhere >= self._settings.settle_after
             if not _is_better(said.address, known.address):
                 return None
             known.address = said.address
@@ -88,7 +113,10 @@ class HostTable:
             self._counters.hosts_refused += 1
             return None
         elif known is not None:
+            known.elsewhere, known.settled = now, False
             if not self._move(known, said, end, now):
+                if new:
+                    self._leave(end)
                 return None
         elif len(self._learned) >= self._settings.hosts:
             self._counters.hosts_refused += 1
@@ -108,6 +136,21 @@ class HostTable:
                 if known is not None and known.at == end:
                     del table[mac]
                     self._seen = None
+
+    def forget_switch(self, end: End, mac: bytes) -> bool:
+        """What has spoken with this MAC was a switch itself; whether the port may be a link now."""
+        here, was_host = self._at.get(end), self.is_host_port(end)
+        if here is None or mac not in here:
+            return False
+        here.discard(mac)
+        if not here:
+            self._leave(end)
+        for table in (self._learned, self._elsewhere):
+            known = table.get(mac)
+            if known is not None and known.at == end:
+                del table[mac]
+                self._seen = None
+        return was_host and not self.is_host_port(end)
 
     def hosts(self) -> tuple[Host, ...]:
         """All hosts that were learned, by MAC."""
@@ -140,8 +183,16 @@ class HostTable:
     def _note_elsewhere(self, end: End, said: Announced, now: float) -> None:
         known = self._elsewhere.get(said.mac)
         if known is None or known.at != end:
-            self._elsewhere[said.mac] = _Learned(said.address, end, now)
+            known = self._elsewhere[said.mac] = _Learned(said.address, end, now)
+            known.elsewhere = self._at_home.get(said.mac, known.elsewhere)
+            known.settled = False
             self._seen = None
+        known.settled |= now - known.elsewhere >= self._settings.settle_after
+
+    def _leave(self, end: End) -> None:
+        """No host is known at a port any more."""
+        del self._at[end]
+        self._only_answers.discard(end)
 
     def _move(self, known: _Learned, said: Announced, end: End, now: float) -> bool:
         if now - known.moved < self._settings.move_every:
@@ -150,8 +201,7 @@ class HostTable:
         left = self._at[known.at]
         left.discard(said.mac)
         if not left:
-            del self._at[known.at]
-            self._only_answers.discard(known.at)
+            self._leave(known.at)
         known.at = end
         known.moved = known.since = now
         if not _is_better(known.address, said.address):

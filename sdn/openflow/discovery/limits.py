@@ -27,6 +27,7 @@ class Settings(Struct, frozen=True):
     hosts_per_port: int = 8
     hosts: int = 10_000
     move_every: float = 1.0  # seconds in which a host moves once at most
+    settle_after: float = 30.0  # seconds at one port only, after a host was heard at several
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():

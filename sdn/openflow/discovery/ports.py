@@ -5,6 +5,7 @@ from itertools import count
 
 from sdn.network.events import LinkChanged, NetworkEvent
 from sdn.network.topology import Link
+from sdn.openflow.discovery.frames import is_station
 from sdn.openflow.discovery.hosts import End, HostTable
 from sdn.openflow.discovery.limits import Settings
 from sdn.openflow.discovery.probing import LONG_AGO, KnownLink, LinkState, ProbedPort, Schedule
@@ -34,8 +35,10 @@ class PortTable:
             self._numbers.setdefault(end[0], set()).add(end[1])
         return port
 
-    def _port_up(self, end: End, now: float = LONG_AGO) -> None:
+    def _port_up(self, end: End, now: float = LONG_AGO, mac: bytes | None = None) -> None:
         port = self._known(end)
+        if mac is not None and is_station(mac):
+            port.mac = mac
         if not port.up:
             port.unanswered = 0
         port.up = True

@@ -5,6 +5,7 @@ from enum import Enum
 from itertools import count
 
 from sdn.network.topology import Link
+from sdn.openflow.discovery.frames import PROBE_MAC
 from sdn.openflow.discovery.hosts import End
 from sdn.openflow.discovery.limits import Budget, Settings
 
@@ -54,6 +55,7 @@ class ProbedPort:
         "heard",
         "life",
         "link",
+        "mac",
         "nonce",
         "phase",
         "reach",
@@ -69,6 +71,7 @@ class ProbedPort:
         self.phase = 0.5 + number * _GOLDEN % 1 / 2
         self.life = number  # another one each time that it goes down
         self.up = False
+        self.mac = PROBE_MAC
         self.link: KnownLink | None = None
         self.nonce: int | None = None  # of the last probe, until that is accepted
         self.recent: tuple[int, ...] = ()  # of the last two probes, accepted or not

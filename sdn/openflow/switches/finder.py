@@ -10,6 +10,7 @@ from sdn.openflow.connections.connection import SwitchConnection
 from sdn.openflow.discovery.discovery import Discovery
 from sdn.openflow.discovery.punts import punt_mods
 from sdn.openflow.protocol.constants import Type
+from sdn.openflow.protocol.messages import Port
 from sdn.openflow.protocol.wire import HEADER
 from sdn.tables.pipeline import Pipeline
 
@@ -54,10 +55,13 @@ class Finder:
         """The ports at which probes arrive of a port that should lead elsewhere."""
         return self.discovery.crossed(self._now())
 
-    def switch_up(self, switch: str, connection: SwitchConnection, ports: Iterable[int]) -> None:
-        """A switch is connected: probe its ports from now on."""
+    def switch_up(
+        self, switch: str, connection: SwitchConnection, up: Iterable[int], ports: Iterable[Port]
+    ) -> None:
+        """A switch is connected: probe those of its ports that are up from now on."""
         self._connections[switch] = connection
-        self._report_all(self.discovery.switch_up(switch, ports))
+        macs = {port.number: _mac(port) for port in ports}
+        self._report_all(self.discovery.switch_up(switch, up, macs))
         self._wake.set()
 
     def switch_down(self, switch: str) -> None:
@@ -70,9 +74,10 @@ class Finder:
         self._connections.pop(switch, None)
         self._report_all(self.discovery.switch_removed(switch))
 
-    def port_changed(self, switch: str, port: int, up: bool) -> None:
+    def port_changed(self, switch: str, port: Port, up: bool) -> None:
         """A port went up or down."""
-        self._report_all(self.discovery.port_changed(switch, port, up, self._now()))
+        changed = self.discovery.port_changed
+        self._report_all(changed(switch, port.number, up, self._now(), _mac(port)))
         self._wake.set()
 
     def packet_in(self, switch: str, port: int, data: bytes) -> None:
@@ -105,6 +110,10 @@ class Finder:
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
+
+
+def _mac(port: Port) -> bytes:
+    return bytes.fromhex(port.mac.replace(":", ""))
 
 
 async def send_punts(connection: SwitchConnection, switch: str, pipeline: Pipeline) -> None:

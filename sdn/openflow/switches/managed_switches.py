@@ -349,7 +349,7 @@ class ManagedSwitches:
             if self._finder and reconciler.usable:
                 await send_punts(connection, reconciler.switch, self._pipeline)
                 up = [number for number, is_up in peer.ports.items() if is_up]
-                self._finder.switch_up(reconciler.switch, connection, up)
+                self._finder.switch_up(reconciler.switch, connection, up, ready.ports)
         except (ConnectionLost, RequestRefused, TimeoutError) as error:
             connection.close(str(error) or "no answer in time")
             return
@@ -380,7 +380,7 @@ class ManagedSwitches:
             case PortChanged(_, port):
                 self._report(PortStateChanged(name, port.number, up))
                 if self._finder:
-                    self._finder.port_changed(name, port.number, up)
+                    self._finder.port_changed(name, port, up)
             case PacketIn(port=port, data=data):
                 if self._finder:
                     self._finder.packet_in(name, port, data)

@@ -303,3 +303,4 @@ def test_the_command_makes_lists_and_renews(tmp_path: Path) -> None:
     missing = run_dzflow("certs", "list", tmp_path / "none")
     assert missing.returncode == 1
     assert "there is no folder" in missing.stderr
+    assert "`dzflow certs make " in " ".join(missing.stderr.split())

@@ -1,6 +1,7 @@
 """A network that is not what it should be: each mistake is named, at the right port."""
 
 import pytest
+from msgspec.structs import replace
 
 from configurators.state.network import first_network, topology_of, undiscovered_network
 from configurators.streams.messages import FoundNetwork
@@ -69,6 +70,17 @@ def test_a_cable_to_a_switch_at_the_port_of_a_host_is_named() -> None:
     (found,) = differences(crossed=((("s1", 3), ("s2", 9)),))
     assert found.kind == "host-at-link"
     assert found.text == "a cable joins s1:3 and s2:9, but host h1 is declared at s1:3"
+
+
+def test_a_cable_where_a_host_was_heard_can_be_declared() -> None:
+    crossed = ((("s1", 8), ("s2", 9)),)
+    (found,) = differences(crossed=crossed)
+    assert found.text == "a cable joins s1:8 and s2:9, but a host was heard at one of them"
+    doc = replace(DOC, discovered=True)
+    report = FoundNetwork("sb1", (), RING.links, crossed)
+    (found,) = find_differences(doc, RING, ALL, [report])
+    assert found.kind == "crossed"
+    assert found.text.endswith("declare the link: `dzflow topology declare s1:8-s2:9`")
 
 
 def test_a_link_that_nobody_described_is_unexpected() -> None:

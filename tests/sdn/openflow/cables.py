@@ -44,7 +44,9 @@ class Cables:
     def connect(self, *switches: str) -> None:
         """These switches, or all, are connected with all their ports up."""
         for switch in switches or [s.id for s in self.topology.switches]:
-            self.events += self.discovery.switch_up(switch, self.ports(switch))
+            ports = self.ports(switch)
+            macs = {number: port_mac((switch, number)) for number in ports}
+            self.events += self.discovery.switch_up(switch, ports, macs)
 
     def ports(self, switch: str) -> list[int]:
         hosts = [host.port for host in self.topology.hosts_at(switch)]
@@ -96,6 +98,11 @@ class Cables:
         self.events += events
         self.discovery.validate()
         return events
+
+
+def port_mac(end: End) -> bytes:
+    """The MAC of a port of a switch itself."""
+    return bytes.fromhex(f"02ee{int(end[0].lstrip('s')):04x}{end[1]:04x}")
 
 
 def links_of(events: Iterable[NetworkEvent]) -> list[tuple[Link, bool]]:

@@ -11,7 +11,7 @@ from sdn.network.events import LinkChanged
 from sdn.network.topologies import topology
 from sdn.network.topology import Host, Link, Topology
 from sdn.openflow.discovery import discovery
-from sdn.openflow.discovery.discovery import BadKey, Discovery
+from sdn.openflow.discovery.discovery import PROBES_AT_HOSTS, BadKey, Discovery
 from sdn.openflow.discovery.limits import BadSettings, Settings
 from tests.sdn.openflow.cables import KEY, Cables, advertisement, hosts_of, links_of
 from tests.strategies import topologies
@@ -391,16 +391,17 @@ def test_another_declaration_takes_back_what_no_longer_fits() -> None:
     }
 
 
-def test_a_port_where_a_host_was_learned_is_no_longer_probed() -> None:
+def test_a_port_where_a_host_was_learned_is_seldom_probed() -> None:
     cables = Cables(LINE)
     cables.connect()
     port = ("s1", LINE.hosts_at("s1")[0].port)
     cables.rounds()
     assert cables.heard[port]
     assert len(hosts_of(cables.arrive(port, advertisement()))) == 1
+    cables.rounds(PROBES_AT_HOSTS)
     cables.heard.clear()
-    cables.rounds(5)
-    assert port not in cables.heard
+    cables.rounds(30)
+    assert 2 <= len(cables.heard[port]) <= 3
 
 
 def test_the_same_calls_give_the_same_probes_and_events() -> None:

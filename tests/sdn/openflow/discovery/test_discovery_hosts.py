@@ -21,6 +21,7 @@ from tests.sdn.openflow.cables import (
     address_check,
     advertisement,
     hosts_of,
+    port_mac,
     solicitation,
 )
 
@@ -86,6 +87,88 @@ def test_two_hosts_with_one_mac_do_not_make_it_move_all_the_time() -> None:
         cables.run(0.1)
     assert len(hosts_of(cables.events)) <= 12
     assert cables.discovery.counters.host_moves_held > 0
+
+
+@pytest.mark.parametrize("declared", [False, True])
+@pytest.mark.parametrize("pause", [0.0, 2.0])
+def test_what_switches_forward_before_their_links_are_found_does_not_hide_them(
+    pause: float, declared: bool
+) -> None:
+    # With `other_traffic = "normal"`, what a host says comes out at all switches.
+    cables = Cables(NETWORK)
+    if declared:
+        cables.discovery.declare_parts([Host("h1", *PORTS[0], mac=MAC)])
+    cables.connect()
+    (first, second), (third, fourth) = (link.ends for link in NETWORK.links)
+    for end in (PORTS[0], second, fourth, PORTS[0], second, fourth, first, third):
+        cables.arrive(end, solicitation())
+        cables.now += pause
+    cables.rounds(1)
+    assert set(cables.discovery.links()) == set(NETWORK.links)
+    cables.arrive(PORTS[0], solicitation())
+    assert [(one.switch, one.port) for one in cables.discovery.hosts()] == PORTS[: not declared]
+
+
+def test_a_host_that_has_been_at_one_port_only_for_a_while_keeps_it() -> None:
+    cables = Cables(NETWORK)
+    link = NETWORK.links[0]
+    cables.connect("s1")
+    cables.arrive(PORTS[0], solicitation())
+    cables.run(2)
+    cables.arrive(link.ends[0], solicitation())
+    cables.run(29)
+    cables.arrive(link.ends[0], solicitation())
+    cables.run(2)
+    cables.arrive(link.ends[0], solicitation())
+    cables.connect()
+    cables.rounds(5)
+    assert link not in cables.discovery.links()
+
+
+@pytest.mark.parametrize("ends", [1, 2])
+@pytest.mark.parametrize("late", [0, 60])
+def test_a_switch_that_speaks_itself_is_no_host(ends: int, late: float) -> None:
+    # Linux announces an address of its own on each port.
+    link = NETWORK.links[0]
+    cables = Cables(NETWORK)
+    cables.connect("s1")
+    one, other = link.ends
+    cables.arrive(one, address_check(port_mac(other).hex(":")))
+    cables.run(late)
+    cables.connect("s2", "s3")
+    if ends == 2:
+        cables.arrive(other, address_check(port_mac(one).hex(":")))
+    cables.rounds(1)
+    assert set(cables.discovery.links()) == set(NETWORK.links)
+    assert cables.discovery.hosts() == ()
+    assert cables.discovery.crossed(cables.now) == {}
+
+
+def test_a_switch_that_speaks_on_a_cable_that_was_plugged_in_unnoticed_is_no_host() -> None:
+    cables = Cables(NETWORK)
+    link = NETWORK.links[0]
+    one, other = link.ends
+    cables.cut.add(link)
+    cables.connect()
+    cables.arrive(one, address_check(port_mac(other).hex(":")))
+    cables.arrive(other, address_check(port_mac(one).hex(":")))
+    cables.rounds(30)
+    cables.cut.clear()
+    cables.rounds(11)
+    assert set(cables.discovery.links()) == set(NETWORK.links)
+
+
+def test_hosts_beside_a_switch_that_speaks_itself_keep_their_port() -> None:
+    cables = Cables(NETWORK)
+    link = NETWORK.links[0]
+    one, other = link.ends
+    cables.connect("s1")
+    cables.arrive(one, address_check(port_mac(other).hex(":")))
+    cables.arrive(one, advertisement())
+    cables.connect()
+    cables.rounds(30)
+    assert link not in cables.discovery.links()
+    assert [host.mac for host in cables.discovery.hosts()] == [MAC]
 
 
 def test_the_port_that_a_host_has_left_may_lead_to_a_switch_again() -> None:

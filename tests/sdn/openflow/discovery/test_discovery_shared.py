@@ -12,7 +12,7 @@ from sdn.network.topology import Host, Link, Topology
 from sdn.openflow.discovery.discovery import Discovery
 from sdn.openflow.discovery.frames import build_probe, read_probe
 from sdn.openflow.discovery.hosts import End
-from tests.sdn.openflow.cables import KEY
+from tests.sdn.openflow.cables import KEY, address_check, port_mac
 from tests.strategies import topologies
 
 LINE = topology("line:2")
@@ -45,7 +45,8 @@ class Processes:
     def connect(self, switch: str) -> None:
         numbers = [*self.network.switch_ports(switch)]
         numbers += [host.port for host in self.network.hosts_at(switch)]
-        self._note(self.owners[switch], self.of(switch).switch_up(switch, numbers))
+        macs = {number: port_mac((switch, number)) for number in numbers}
+        self._note(self.owners[switch], self.of(switch).switch_up(switch, numbers, macs))
 
     def move(self, switch: str) -> None:
         """A switch goes over to the other process."""
@@ -204,6 +205,16 @@ def test_a_frame_that_is_changed_or_forged_makes_no_link() -> None:
     assert both.found() == [set(), set()]
     assert both.discoveries[0].counters.lldp_forged == 1
     assert both.discoveries[0].counters.lldp_reflected == 1
+
+
+@pytest.mark.parametrize("ends", [1, 2])
+def test_a_switch_of_another_process_that_speaks_itself_is_no_host(ends: int) -> None:
+    both = Processes(LINE, {"s1": 0, "s2": 1})
+    for end, far in ((A, B), (B, A))[:ends]:
+        both.arrive(end, address_check(port_mac(far).hex(":")))
+    both.rounds(2)
+    assert both.found() == [{LINK}, {LINK}]
+    assert [discovery.hosts() for discovery in both.discoveries] == [(), ()]
 
 
 def test_a_port_in_a_link_gets_no_second_peer_from_another_process() -> None:
