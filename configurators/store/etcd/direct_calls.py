@@ -40,6 +40,7 @@ class DirectCalls:
         self._connection: _Connection | None = None  # for new calls
         self._connections: set[_Connection] = set()  # that are open
         self._connecting = asyncio.Lock()
+        self._closed = False
         service = "/etcdserverpb.KV/"
         self.Range = _Method(self, service + "Range", rpc.RangeResponse)
         self.Put = _Method(self, service + "Put", rpc.PutResponse)
@@ -54,7 +55,8 @@ class DirectCalls:
         return connection is not None and connection.usable and connection.greeted
 
     def close(self) -> None:
-        """End all connections; calls in progress are cancelled."""
+        """End all connections; calls in progress are cancelled, or fail if they connect."""
+        self._closed = True
         for connection in list(self._connections):
             connection.close()
 
@@ -69,6 +71,8 @@ class DirectCalls:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(timeout), self._connecting:
+                if self._closed:
+                    raise _error(grpc.StatusCode.UNAVAILABLE, f"{NOT_SENT}closed on this side")
                 if self._connection is not None and self._connection.usable:
                     return self._connection  # another call was faster
                 _, connection = await loop.create_unix_connection(
@@ -77,6 +81,8 @@ class DirectCalls:
         except (OSError, TimeoutError) as error:
             reason = f"{NOT_SENT}no connection to {self._socket.path}: {str(error) or 'timeout'}"
             raise _error(grpc.StatusCode.UNAVAILABLE, reason) from None
+        if self._closed:
+            connection.close()
         self._connection = connection
         return connection
 
@@ -116,6 +122,9 @@ class _Connection(asyncio.Protocol):
     async def call(self, path: str, message: bytes, timeout: float, metadata: Metadata) -> bytes:
         """The answer to a call, as bytes; AioRpcError if there is none."""
         protocol = self._protocol
+        if not protocol.usable:  # since it was made, a moment ago
+            reason = f"{NOT_SENT}{protocol.over or 'etcd closes the connection'}"
+            raise _error(grpc.StatusCode.UNAVAILABLE, reason)
         if protocol.full:
             reason = f"{NOT_SENT}etcd has as many calls as it takes at a time"
             raise _error(grpc.StatusCode.UNAVAILABLE, reason)

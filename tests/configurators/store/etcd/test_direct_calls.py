@@ -1,9 +1,11 @@
 """Calls over a unix socket, with an etcd that dies or ends, and with servers that misbehave."""
 
 import asyncio
+from asyncio import Task
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from socket import AF_UNIX, socket
 from struct import pack
 
 import grpc
@@ -152,3 +154,42 @@ async def test_without_a_socket_nothing_was_sent(tmp_path: Path) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await calls.Range(rpc.RangeRequest(), timeout=30)
     assert judge(caught.value.code(), caught.value.details()).outcome == "never"
+
+
+@asynccontextmanager
+async def connecting(folder: Path) -> AsyncIterator[tuple[DirectCalls, socket, Task[object]]]:
+    """A call that has just connected to a listener, which answers nothing."""
+    path = folder / "socket"
+    with socket(AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        listener.setblocking(False)
+        calls = DirectCalls(ReachableSocket(path), 1 << 20)
+        call = asyncio.create_task(calls.Range(rpc.RangeRequest(), timeout=30))
+        await asyncio.sleep(0)
+        try:
+            yield calls, listener, call
+        finally:
+            calls.close()
+
+
+async def test_a_connection_that_is_lost_before_it_is_used_has_sent_nothing(tmp_path: Path) -> None:
+    async with connecting(tmp_path) as (_, listener, call):
+        listener.close()
+        with pytest.raises(grpc.aio.AioRpcError, match="lost") as caught:
+            await call
+    assert judge(caught.value.code(), caught.value.details()).outcome == "never"
+
+
+async def test_a_call_that_connects_ends_when_all_connections_are_closed(tmp_path: Path) -> None:
+    async with connecting(tmp_path) as (calls, listener, call):
+        calls.close()
+        with pytest.raises(grpc.aio.AioRpcError, match="closed"):
+            await call
+        with pytest.raises(grpc.aio.AioRpcError, match="closed"):
+            await calls.Range(rpc.RangeRequest(), timeout=30)
+        loop = asyncio.get_running_loop()
+        connection, _ = await loop.sock_accept(listener)
+        with connection:
+            while await loop.sock_recv(connection, 1 << 16):
+                pass  # what was sent before the end
