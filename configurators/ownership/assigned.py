@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from configurators.gc_tuning import tune_garbage_collector
 from configurators.ownership.claims import claim
-from configurators.ownership.comparison import wait_until_compared
+from configurators.ownership.comparison import when_compared
 from configurators.ownership.copy_target import PartitionCopy
 from configurators.ownership.early_tasks import EarlyTaskBuffer, SentTasks
 from configurators.ownership.moves import Moves
@@ -221,13 +221,12 @@ class AssignedOwnership:
         if not workers:
             return
         declare = self._southbound.declare
-        await wait_until_compared(
+        async for ready in when_compared(
             workers, compared, self._known, self._southbound, declare, self._owns
-        )
-        for worker in workers:
-            if self._owns(worker):
+        ):
+            for worker in ready:
                 self._start(worker)
-        self._note_ready(workers)
+            self._note_ready(ready)
 
     def _owns(self, worker: PartitionWorker) -> bool:
         return self._partitions.owned.get(worker.name) is worker

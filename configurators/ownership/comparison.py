@@ -6,7 +6,7 @@ of them covers would be done without any switch having said so.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 
 from configurators.partition.known_state import KnownState
 from configurators.partition.worker import PartitionWorker
@@ -21,41 +21,41 @@ Declare = Callable[[Collection[PartitionWorker], Collection[str]], Awaitable[set
 """Declares workers' partitions for switches, and returns those that were compared."""
 
 
-async def wait_until_compared(
+async def when_compared(
     workers: Collection[PartitionWorker],
     compared: Collection[str],
     known: KnownState,
     southbound: SouthboundClients,
     declare: Declare,
     owned: Callable[[PartitionWorker], bool],
-) -> None:
-    """Wait until all switches hold what they should of declared partitions, or are lost.
+) -> AsyncIterator[list[PartitionWorker]]:
+    """Workers, as soon as all switches hold what they should of their partitions, or are lost.
 
-    `compared` are the switches that do so already, or refuse it. Partitions that are no longer
-    `owned` are not waited for.
+    All partitions are declared. `compared` are the switches that hold what they should already, or
+    refuse it. Partitions that are no longer `owned` are left out.
     """
     compared = set(compared)
-    while missing := _not_compared(workers, compared, known, southbound):
+    while workers := [worker for worker in workers if owned(worker)]:
+        there = southbound.without_lost(_switches(known) - compared)
+        lacking = {worker: there & worker.switches() for worker in workers}
+        if ready := [worker for worker, missing in lacking.items() if not missing]:
+            for worker in ready:
+                if worker.reason and worker.reason.startswith(_NOT_HELD):
+                    worker.say_why(None)
+            yield ready
+        workers = [worker for worker, missing in lacking.items() if missing]
+        if not workers:
+            return
         for worker in workers:
-            worker.say_why(_NOT_HELD + ", ".join(sorted(missing)[:_NAMED]))
+            worker.say_why(_NOT_HELD + ", ".join(sorted(lacking[worker])[:_NAMED]))
+        missing = set().union(*lacking.values())
         await asyncio.sleep(_RETRY)
         await southbound.usable(missing, _LOOK_AGAIN)
         workers = [worker for worker in workers if owned(worker)]
         if workers:
             compared |= await declare(workers, missing)
-    for worker in workers:
-        if worker.reason and worker.reason.startswith(_NOT_HELD):
-            worker.say_why(None)
 
 
-def _not_compared(
-    workers: Iterable[PartitionWorker],
-    compared: set[str],
-    known: KnownState,
-    southbound: SouthboundClients,
-) -> set[str]:
-    """The switches with entries of partitions that are not lost, and were not compared."""
+def _switches(known: KnownState) -> set[str]:
     assert known.network is not None
-    there = {switch.id for switch in known.network.topology.switches}
-    away = southbound.without_lost(there - compared)
-    return away and away & {switch for worker in workers for switch in worker.switches()}
+    return {switch.id for switch in known.network.topology.switches}

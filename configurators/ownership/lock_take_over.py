@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping
 
 from configurators.ownership.coalesce import Coalescer
-from configurators.ownership.comparison import wait_until_compared
+from configurators.ownership.comparison import when_compared
 from configurators.ownership.held_partition import HeldPartition
 from configurators.ownership.log_commits import LogCommits
 from configurators.ownership.partition_log import CleanMark, LogOptions, PartitionLog
@@ -93,14 +93,15 @@ class LockTakeOver:
         if not in_order:
             # The records do not say enough to wait less often: neither a replica nor a network
             # that the former owner was about to push leaves a trace in them.
-            await wait_until_compared(
+            async for _ in when_compared(
                 [worker],
                 compared,
                 self._known,
                 self._southbound,
                 self._declare_for,
                 lambda worker: self._known.view(worker.name) is not None,
-            )
+            ):
+                pass
 
     async def close(self) -> None:
         """Cancel what is in progress."""

@@ -1,4 +1,4 @@
-"""Configurators to which partitions are assigned (mode `sna`): what they do when one has moved."""
+"""Configurators to which partitions are assigned (mode `sna`): when they begin with one."""
 
 import asyncio
 from typing import Literal
@@ -50,6 +50,37 @@ async def test_a_copy_that_knows_a_newer_network_works_when_switches_have_its_en
             assert {done.outcome for done in await doing} == {"done"}
         it.check()
         await it.ready("c2")
+
+
+async def test_a_partition_waits_only_for_switches_that_have_its_entries(
+    etcd_server: TestEtcd,
+) -> None:
+    """Requests in progress concern two partitions; one of them has nothing on the lost switch."""
+    near = Host("near", "s1", 9)
+    low, high = "x < 50 and y < 50", "x >= 200 and y >= 200"
+    async with cluster(etcd_server.access(), partitions=3, hosts=[near]) as it:
+        async with it.configurator():
+            await it.ready()
+            await it.do(it.advertise(low), it.subscribe(low, "h3"))
+            await it.do(it.advertise(high), it.subscribe(high, "near"))
+        for record in it.records.values():
+            removing = replace(record, state="removing", seq=record.seq + 1, acknowledged=0.0)
+            await it.etcd.put(keys.record_key(record.id), encode(removing))
+        it.network.agents["s3"].drop()
+        async with it.configurator():
+            await it.until(lambda: _waits_for(it, "s3"))
+            covered = it.subscribe("x > 220 and y > 220", "near")
+            async with asyncio.timeout(WAIT):
+                assert {done.outcome for done in await it.do(covered)} == {"done"}
+            assert _waits_for(it, "s3")
+            it.network.agents["s3"].come_back()
+            await it.ready()
+
+
+def _waits_for(it: Cluster, switch: str) -> bool:
+    """Whether a partition of c1 waits for a switch."""
+    load = it.loads.get("c1")
+    return load is not None and any(switch in (one.reason or "") for one in load.partitions)
 
 
 async def _copied(it: Cluster, name: str, move: Move, state: Literal["following", "ended"]) -> None:
