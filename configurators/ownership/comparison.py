@@ -36,7 +36,7 @@ async def when_compared(
     """
     compared = set(compared)
     while workers := [worker for worker in workers if owned(worker)]:
-        there = southbound.without_lost(_switches(known) - compared)
+        there = southbound.not_left_out(_switches(known) - compared)
         lacking = {worker: there & worker.switches() for worker in workers}
         if ready := [worker for worker, missing in lacking.items() if not missing]:
             for worker in ready:

@@ -48,8 +48,10 @@ class NetworkFollower:
             except BadDocument as error:
                 log.error("this process goes on with the network that it knows: %s", error)
                 continue
-            # At once: pushes that wait for a lost switch keep partitions from the network.
-            self._southbound.set_lost(doc.lost.switches)
+            # At once: pushes that wait for a switch that is lost, or was removed, keep partitions
+            # from the network.
+            there = [switch.id for switch in doc.switches]
+            self._southbound.set_switches(there, doc.lost.switches)
             self._newest = doc, stored.revision
             self._came.set()
 

@@ -6,7 +6,8 @@ the partitions should have on it. While one process still holds a switch, the co
 declare the switch to the next one: that one would restore an old state when it gets the switch.
 
 No partition waits for a lost switch: operations for it count as done. When the switch is back, the
-configurator declares again what it should have.
+configurator declares again what it should have. Operations for a switch that was removed from the
+network count as done, too, for partitions that have not taken up that network yet.
 """
 
 import asyncio
@@ -62,6 +63,7 @@ class SouthboundClients:
         self._clients: dict[Stream, SouthboundClient] = {}
         self._holders: dict[str, SouthboundClient] = {}  # by switch; of several the first
         self._usable: dict[str, SouthboundClient] = {}  # by switch: where operations are sent
+        self._there: frozenset[str] | None = None  # the newest network's switches, once known
         self._lost: frozenset[str] = frozenset()
         self._behind: set[str] = set()  # switches that have missed operations while lost
         self._catching_up: set[str] = set()  # those of them that are being declared again
@@ -117,32 +119,36 @@ class SouthboundClients:
             outcomes |= answer
         for outcome in outcomes.values():
             self.outcomes.count(outcome)
-        if self._lost:
-            for switch, outcome in outcomes.items():
-                if switch in self._lost and isinstance(outcome, Undefined):
+        for switch in [s for s, outcome in outcomes.items() if isinstance(outcome, Undefined)]:
+            if self._is_left_out(switch):
+                outcomes[switch] = Acknowledged()
+                if switch in self._lost:
                     self._behind.add(switch)
-                    outcomes[switch] = Acknowledged()
         return outcomes
 
     async def usable(self, switches: Collection[str], patience: float) -> None:
-        """Return when one of these can be used or is lost, or after so many seconds."""
+        """Return when one of these can be used or is left out, or after so many seconds."""
         try:
             async with asyncio.timeout(patience):
-                while not any(s in self._usable or s in self._lost for s in switches):
+                while not any(s in self._usable or self._is_left_out(s) for s in switches):
                     await self._changed.wait()
         except TimeoutError:
             return
 
     # For the configurator
 
-    def set_lost(self, switches: Iterable[str]) -> None:
-        """Treat these switches, and no others, as lost from now on."""
-        self._lost = frozenset(switches)
+    def set_switches(self, switches: Iterable[str], lost: Iterable[str]) -> None:
+        """Know which switches the newest network has, and which of them are lost.
+
+        Others that partitions still have entries on were removed from it.
+        """
+        self._there, self._lost = frozenset(switches), frozenset(lost)
+        self._behind &= self._there
         self._update()
 
     async def wait_until_back(self, switches: Collection[str]) -> None:
-        """Wait until these switches hold what they should, except those that are lost (again)."""
-        while not all(s in self._usable or s in self._lost for s in switches):
+        """Wait until these switches hold what they should, except those that are left out."""
+        while not all(s in self._usable or self._is_left_out(s) for s in switches):
             await self._changed.wait()
 
     async def raise_epochs(self, epochs: Mapping[str, int]) -> set[str]:
@@ -180,9 +186,9 @@ class SouthboundClients:
         )
         return set().union(*compared)
 
-    def without_lost(self, switches: Iterable[str]) -> set[str]:
-        """These switches, except for those that are lost."""
-        return set(switches) - self._lost
+    def not_left_out(self, switches: Iterable[str]) -> set[str]:
+        """These switches, except for those that are lost, or were removed from the network."""
+        return {switch for switch in switches if not self._is_left_out(switch)}
 
     async def wait_for_network(self, revision: int) -> None:
         """Wait until all southbound processes have taken up a network."""
@@ -222,9 +228,9 @@ class SouthboundClients:
         """Whether these switches, except lost ones, have what our partitions should have there."""
         return (
             self.all_in_use
-            and self._behind | self._catching_up <= self._lost
+            and all(map(self._is_left_out, self._behind | self._catching_up))
             and not any(client.refusing for client in self._clients.values())
-            and all(switch in self._usable or switch in self._lost for switch in switches)
+            and all(switch in self._usable or self._is_left_out(switch) for switch in switches)
         )
 
     @property
@@ -303,7 +309,7 @@ class SouthboundClients:
         finally:
             self._catching_up -= behind
             if not done:
-                self._behind |= behind
+                self._behind |= behind if self._there is None else behind & self._there
         return done
 
     async def _declare_new(
@@ -365,6 +371,10 @@ class SouthboundClients:
         If two processes believe to hold a switch, the wrong one notices when it compares it.
         """
         return {s for s in client.responsible() if self._holders.get(s, client) is client}
+
+    def _is_left_out(self, switch: str) -> bool:
+        """Whether nothing waits for a switch: it is lost, or was removed from the network."""
+        return switch in self._lost or (self._there is not None and switch not in self._there)
 
     def _why_unusable(self, switch: str) -> str:
         for client in self._clients.values():

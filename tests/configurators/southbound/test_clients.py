@@ -175,7 +175,7 @@ async def test_a_lost_switch_is_behind_until_it_was_declared_again(
         await usable(made, "s1")
         assert made.all_caught_up
         b1.hold(down=["s1"])
-        made.set_lost(["s1"])
+        made.set_switches(["s1"], ["s1"])
 
         async def is_behind() -> bool:
             op = FlowOp(Change.DELETE, FlowEntry(1, 100, None))
@@ -184,7 +184,7 @@ async def test_a_lost_switch_is_behind_until_it_was_declared_again(
 
         await until(is_behind)
         assert made.all_hold(["s1"])  # nobody waits for a lost switch
-        made.set_lost([])
+        made.set_switches(["s1"], [])
         assert not made.all_hold(["s1"])
         b1.hold("s1")
         await usable(made, "s1")
