@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from dzflow.aio import log_failure
 from dzflow.sdk.errors import CLIENT_CLOSED, FORKED, Closed, WrongThread
+from dzflow.sdk.interrupts import LOOK_AFTER
 
 T = TypeVar("T")
 
@@ -79,6 +80,8 @@ class BackgroundLoop:
 
         loop.call_soon_threadsafe(start)
         try:
+            while not wait([ended], LOOK_AFTER).done:
+                pass
             task = ended.result()
         except BaseException:
             loop.call_soon_threadsafe(cancel)

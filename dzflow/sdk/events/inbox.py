@@ -4,10 +4,13 @@ import asyncio
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
+from math import inf
+from time import monotonic
 
 from dzflow.errors import BadInput
 from dzflow.sdk.errors import Closed
 from dzflow.sdk.events.event import Event
+from dzflow.sdk.interrupts import LOOK_AFTER
 
 
 class Inbox(ABC):
@@ -73,9 +76,13 @@ class ThreadInbox(Inbox):
 
     def get(self, timeout: float | None = None) -> Event:
         """The next event; TimeoutError after `timeout` seconds, Closed if none will come."""
+        end = inf if timeout is None else monotonic() + timeout
         with self._ready:
-            if not self._ready.wait_for(lambda: self._events or self._closed, timeout):
-                raise TimeoutError(f"no event within {timeout} s")
+            while not (self._events or self._closed):
+                left = end - monotonic()
+                if left <= 0:
+                    raise TimeoutError(f"no event within {timeout} s")
+                self._ready.wait(min(left, LOOK_AFTER))
             event = self._next()
         assert event is not None
         return event

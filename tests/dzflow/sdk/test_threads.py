@@ -118,6 +118,46 @@ with ControlPlane("{service.url}", host="h1") as control_plane:
     assert (child.returncode, out, err) == (0, "calling\n1\n", "")
 
 
+def test_an_interrupt_that_does_not_wake_the_waiting_thread_is_not_lost(
+    service: FakeService,
+) -> None:
+    """As if Ctrl-C came in the instant between the last look for signals and the wait."""
+    service.faults.append(lambda _, path: "busy" if path == "/subscribe" else None)
+    with subprocess.Popen(
+        [
+            sys.executable,
+            "-W",
+            "error",
+            "-c",
+            f"""
+import signal, sys, threading
+from dzflow import ControlPlane
+
+def interrupt():
+    sys.stdin.readline()
+    signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+
+with ControlPlane("{service.url}", host="h1", timeout=3600) as control_plane:
+    threading.Thread(target=interrupt).start()
+    try:
+        control_plane.subscribe("stocks", {{}})
+    except KeyboardInterrupt:
+        print("interrupted")
+""",
+        ],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as child:
+        until_sync(lambda: service.count("POST", "/subscribe"))
+        try:
+            out, err = child.communicate("now\n", timeout=WAIT)
+        finally:
+            child.kill()
+    assert (child.returncode, out, err) == (0, "interrupted\n", "")
+
+
 def test_a_child_process_can_have_a_client_of_its_own(service: FakeService) -> None:
     done = run(f"""
 import os
