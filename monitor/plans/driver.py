@@ -334,7 +334,8 @@ class PlanDriver:
         for leaf, target in elsewhere.items() if not plan.aborting else ():
             if leaf not in tried:
                 try:
-                    await self._moves.ask(scope + leaf, target, "a plan assigns it", "plan")
+                    text = "a plan assigns it"
+                    await self._moves.ask(scope + leaf, target, text, "plan", guards)
                 except DispatcherError as error:
                     tried[leaf] = str(error)
                 else:
