@@ -183,7 +183,7 @@ def _bad(name: str, status: int, text: str, **more: object) -> Any:
 @pytest.mark.parametrize(
     ("status", "text", "more"),
     [
-        _bad("unknown-space", 404, "no space", space="nowhere"),
+        _bad("unknown-space", 409, "the space 'nowhere'", space="nowhere"),
         _bad("space-name", 422, "regex", space="no/name"),
         _bad("stale-number", 409, "made for the map number 77", number=77),
         _bad("other-version", 409, "version 3 of the index", version=3),
