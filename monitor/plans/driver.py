@@ -163,7 +163,7 @@ class PlanDriver:
     ) -> None:
         """Go back to the map before the step that is settling; the plan is aborted then.
 
-        The partitions of that map work at once: switches have all their entries.
+        The partitions of that map wait for no entry: switches have all that they need.
         """
         assert plan.before
         doc = with_settled_map(with_map(space.doc, plan.version, plan.before), plan.version)
