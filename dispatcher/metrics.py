@@ -10,7 +10,7 @@ from configurators.store.model import Record, Timing
 STAGES = ("indexed", "journaled", "queued", "decided", "pushed", "committed")
 """The stages of a request, as in the `timing` of its record."""
 
-MigrationOutcome = Literal["done", "aborted", "failed"]
+MigrationOutcome = Literal["done", "failed"]
 """The partition has moved; it was left with its owner on purpose; or the attempt has failed."""
 
 MIGRATION_OUTCOMES: tuple[MigrationOutcome, ...] = get_args(MigrationOutcome)

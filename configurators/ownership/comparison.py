@@ -14,7 +14,7 @@ from configurators.southbound.clients import SouthboundClients
 
 _RETRY = 0.25  # seconds
 _LOOK_AGAIN = 2.0  # seconds until switches that may lack entries are asked again at the latest
-_NOT_HELD = "the former owner did not leave the partition in order; not yet compared: "
+_NOT_HELD = "switches may lack entries of the partition; not yet compared: "
 _NAMED = 5  # switches that a reason names
 
 Declare = Callable[[Collection[PartitionWorker], Collection[str]], Awaitable[set[str]]]

@@ -80,7 +80,8 @@ class LockTakeOver:
 
         They know it if the former owner left the partition in order, for the same network, and no
         southbound process came while it had no owner. Processes that come from now on are told by
-        this owner. If the partition was not left in order, return when all switches hold that.
+        this owner. If the partition was not left in order, return when all switches hold that. One
+        that is new in its map works only when the map has settled, so when they hold that anyway.
         """
         lock, worker = held.lock, held.worker
         mark = CleanMark.decode(lock.mark) if lock.mark is not None else None
@@ -90,7 +91,7 @@ class LockTakeOver:
         if in_order and await self._raises.call(worker.name, lock.epoch):
             return
         compared = await self._declare_for([worker], None)
-        if not in_order:
+        if not (in_order or self._known.spaces.cutting(worker.name)):
             # The records do not say enough to wait less often: neither a replica nor a network
             # that the former owner was about to push leaves a trace in them.
             async for _ in when_compared(

@@ -12,6 +12,7 @@ from typing import Literal, Protocol
 from msgspec import Struct
 
 from configurators.environment import Clock
+from configurators.store.etcd.client import Compare
 from configurators.store.model import MoveCause
 from dzflow.errors import DzflowError
 from monitor.balancing.draining import drain_by_queues
@@ -35,8 +36,18 @@ class Mover(Protocol):
     def moving(self) -> Collection[str]:
         """The partitions that are moving now, also those that users or plans move."""
 
-    async def move(self, partition: str, target: str, reason: str, cause: MoveCause) -> bool:
-        """Move a partition; returns when that has ended, and whether the target owns it."""
+    async def move(
+        self,
+        partition: str,
+        target: str,
+        reason: str,
+        cause: MoveCause,
+        guards: Sequence[Compare],
+    ) -> bool:
+        """Move a partition; returns when that has ended, and whether the target owns it.
+
+        It does not begin unless all `guards` hold in etcd.
+        """
 
 
 class Leader(Protocol):
@@ -49,6 +60,9 @@ class Leader(Protocol):
     @property
     def leader(self) -> str | None:
         """The process that leads, as far as is known."""
+
+    def fence(self) -> Compare:
+        """What holds in etcd as long as this process leads; an error if it does not lead."""
 
     async def wait_gained(self) -> None:
         """Return when this process leads."""
@@ -195,7 +209,8 @@ class Balancer:
         done = False
         self._own[move.partition] = move.target
         try:
-            done = await self._mover.move(move.partition, move.target, move.reason, cause)
+            lead = self._leader.fence()
+            done = await self._mover.move(move.partition, move.target, move.reason, cause, [lead])
         except DzflowError as error:
             log.warning("%s cannot move from %s to %s: %s", *_names(move), error)
         finally:

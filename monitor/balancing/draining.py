@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from monitor.balancing.policy import Policy, ProposedMove, Situation
-from monitor.balancing.recent import latest, reporting
+from monitor.balancing.recent import failures, latest, reporting
 
 Work = Callable[[str, str], float]
 """How much work a partition is at a configurator, in any unit."""
@@ -12,11 +12,12 @@ Work = Callable[[str, str], float]
 def drain(situation: Situation, work: Work) -> list[ProposedMove]:
     """Moves of all partitions whose owner is not among the targets, the heaviest first.
 
-    Each goes to the configurator with the least work. An owner that does not report any more is
-    dead: the others take over its partitions by themselves.
+    Those whose last move has failed come last, the longest ago first. Each goes to the configurator
+    with the least work. An owner that does not report any more is dead: the others take over its
+    partitions by themselves.
     """
     alive = reporting(situation)
-    samples = latest(situation)
+    samples, failed = latest(situation), failures(situation)
     count = dict.fromkeys(sorted(alive.intersection(situation.targets)), 0)
     load = dict.fromkeys(count, 0.0)
     leaving: list[str] = []
@@ -28,12 +29,14 @@ def drain(situation: Situation, work: Work) -> list[ProposedMove]:
         elif partition not in situation.moving and owner in alive:
             leaving.append(partition)
 
-    def stuck(partition: str) -> bool:
-        """Whether its owner cannot end its work now, because a switch does not answer."""
-        return partition in samples and samples[partition].undefined > 0
+    def turn(partition: str) -> tuple[bool, float, float, str]:
+        # Its owner cannot end its work now if a switch does not answer.
+        stuck = partition in samples and samples[partition].undefined > 0
+        weight = work(partition, situation.owners[partition])
+        return stuck, failed.get(partition, 0.0), -weight, partition
 
     proposals: list[ProposedMove] = []
-    leaving.sort(key=lambda name: (stuck(name), -work(name, situation.owners[name]), name))
+    leaving.sort(key=turn)
     for partition in leaving if count else ():
         refused = {m.target for m in situation.past if m.partition == partition and not m.done}
         target = min(count, key=lambda name: (name in refused, load[name], count[name], name))

@@ -30,6 +30,16 @@ def latest(situation: Situation) -> dict[str, PartitionSample]:
     return found
 
 
+def failures(situation: Situation) -> dict[str, float]:
+    """When the last move of each partition ended, if it has failed.
+
+    Such partitions should come last: the balancer stops at the first move that fails and asks
+    again, so one that cannot move now would hold up all others.
+    """
+    last = {move.partition: move for move in situation.past}
+    return {name: move.at for name, move in last.items() if not move.done}
+
+
 def between(history: Sequence[Sample], begin: float, end: float) -> Sequence[Sample]:
     """The samples after a time and up to another."""
 

@@ -1,14 +1,15 @@
 """Gives configurators that own no partition their share. Pure."""
 
 from monitor.balancing.policy import ProposedMove, Situation
-from monitor.balancing.recent import latest, reporting
+from monitor.balancing.recent import failures, latest, reporting
 
 
 def fill(situation: Situation) -> list[ProposedMove]:
     """Moves that give each configurator without a partition as many as an equal share has.
 
     They come from the configurators with the most partitions, which give those with the least
-    queues. Partitions that are moving already count where they go.
+    queues, and last of all those whose last move has failed. Partitions that are moving already
+    count where they go.
     """
     alive = reporting(situation).intersection(situation.targets)
     owned: dict[str, list[str]] = {name: [] for name in sorted(alive)}
@@ -19,9 +20,14 @@ def fill(situation: Situation) -> list[ProposedMove]:
     if not empty:
         return []
     share = sum(map(len, owned.values())) // len(owned)
-    samples = latest(situation)
+    samples, failed = latest(situation), failures(situation)
+
+    def turn(partition: str) -> tuple[float, int]:
+        queued = samples[partition].queued if partition in samples else 0
+        return failed.get(partition, 0.0), queued
+
     for partitions in owned.values():
-        partitions.sort(key=lambda name: samples[name].queued if name in samples else 0)
+        partitions.sort(key=turn)
     moves: list[ProposedMove] = []
     for target in empty:
         for _ in range(share):

@@ -1,11 +1,11 @@
 """Asks for moves of partitions, and waits for what comes of them; runs on every monitor."""
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 
 from configurators.environment import Clock
 from configurators.store.documents import encode
-from configurators.store.etcd.client import Etcd, Put, absent
+from configurators.store.etcd.client import Compare, Etcd, Put, absent
 from configurators.store.keys import PartitionName, move_key
 from configurators.store.model import Move, MoveCause
 from dispatcher.errors import Conflict, NotFound
@@ -54,23 +54,35 @@ class MoveRequests:
         return self._catalogue.moves.keys()
 
     async def move(
-        self, partition: str, target: str, reason: str, cause: MoveCause = "operator"
+        self,
+        partition: str,
+        target: str,
+        reason: str,
+        cause: MoveCause = "operator",
+        guards: Sequence[Compare] = (),
     ) -> bool:
         """Ask for a move, and wait until it has ended; False if that takes too long."""
-        move = await self.ask(partition, target, reason, cause)
+        move = await self.ask(partition, target, reason, cause, guards)
         return await self.wait(partition, move, _LONGEST)
 
     async def ask(
-        self, partition: str, target: str, text: str, cause: MoveCause = "operator"
+        self,
+        partition: str,
+        target: str,
+        text: str,
+        cause: MoveCause = "operator",
+        guards: Sequence[Compare] = (),
     ) -> Move:
         """Ask for a move to another configurator; `text` says why, `cause` who wants it.
 
-        NotFound if there is no such partition, Conflict if it cannot move there now.
+        NotFound if there is no such partition, Conflict if it cannot move there now, or if one of
+        the `guards` does not hold in etcd.
         """
         move, registered = self._new_move(partition, target, text, cause)
         key = move_key(partition)
         wanted_at = self._workers.wanted_at("configurators")
-        compares = [absent(key), *owner_may_change(partition, move, registered, wanted_at)]
+        may_change = owner_may_change(partition, move, registered, wanted_at)
+        compares = [absent(key), *may_change, *guards]
         if not (await self._etcd.transact(compares, [Put(key, encode(move))])).succeeded:
             await self._catalogue.refresh_moves(partition)
             raise Conflict(

@@ -163,7 +163,7 @@ class PlanDriver:
     ) -> None:
         """Go back to the map before the step that is settling; the plan is aborted then.
 
-        The partitions of that map work at once: switches have all their entries.
+        The partitions of that map wait for no entry: switches have all that they need.
         """
         assert plan.before
         doc = with_settled_map(with_map(space.doc, plan.version, plan.before), plan.version)
@@ -334,7 +334,8 @@ class PlanDriver:
         for leaf, target in elsewhere.items() if not plan.aborting else ():
             if leaf not in tried:
                 try:
-                    await self._moves.ask(scope + leaf, target, "a plan assigns it", "plan")
+                    text = "a plan assigns it"
+                    await self._moves.ask(scope + leaf, target, text, "plan", guards)
                 except DispatcherError as error:
                     tried[leaf] = str(error)
                 else:

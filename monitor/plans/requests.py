@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from configurators.engine.partition_map import PartitionMap
 from configurators.environment import Clock
+from configurators.state.spaces import LoadedSpace
 from configurators.store.documents import encode
 from configurators.store.etcd.client import Etcd, Put, unchanged
 from configurators.store.keys import SPACES, plan_key
@@ -51,14 +52,13 @@ class PlanRequests:
     ) -> MapPlan:
         """Begin to go over to another partition map, and to another assignment of partitions.
 
-        UnknownSpace; BadPlan if the map does not fit the index, or the assignment the map; Conflict
-        if the map is not the one that the plan was made for, the space is being changed, or a
-        configurator of the assignment is not alive.
+        BadPlan if the map does not fit the index, or the assignment the map; Conflict if there is
+        no such space, the map is not the one that the plan was made for, the space is being
+        changed, or a configurator of the assignment is not alive.
         """
-        space = self._catalogue.spaces.named(space_name)
-        await self._catalogue.refresh(space)
+        await self._catalogue.refresh(self._space(space_name))
         await self._catalogue.refresh_plans()
-        space = self._catalogue.spaces.named(space_name)
+        space = self._space(space_name)
         view = space.versions.get(version)
         if view is None or version != space.doc.current:
             raise Conflict(
@@ -138,6 +138,16 @@ class PlanRequests:
             if (await self._etcd.transact([unchanged(key, revision)], [put])).succeeded:
                 await self._catalogue.refresh_plans()
                 return changed
+
+    def _space(self, name: str) -> LoadedSpace:
+        """The space that a plan is for."""
+        space = self._catalogue.spaces.get(name)
+        if space is None:
+            raise Conflict(
+                f"the plan is for the space {name[:64]!r}, which does not exist; GET /partitions"
+                " has the maps of all spaces"
+            )
+        return space
 
     def _find_running(self, space_name: str | None) -> tuple[int, MapPlan, int]:
         """The number of a space, its plan and the revision of that."""

@@ -400,8 +400,8 @@ LABELS = {
     " `delete`; of impaired objects: `switch`, `partition`, `process`, `document`; of what is"
     " kept: `finished`, `keys`",
     "outcome": "of requests: `done`, `failed`, `superseded`; of tasks: these and `moved`; of"
-    " batches: `acknowledged`, `refused`, `undefined`; of migrations: `done`, `aborted`, `failed`;"
-    " of plans: `done`, `aborted`; of their steps: `done`, `undone`;"
+    " batches: `acknowledged`, `refused`, `undefined`; of migrations: `done`, `failed`; of"
+    " plans: `done`, `aborted`; of their steps: `done`, `undone`;"
     " of jobs: `done`, `failed`, `late`, `interrupted`",
     "partition": "a partition of a space",
     "reason": "`evicted` or `refused`",

@@ -67,7 +67,7 @@ async def migrate(
 @router.post(
     "/partitions/plan",
     status_code=202,
-    responses={202: answer("The plan is being carried out."), **problems(404, 409)},
+    responses={202: answer("The plan is being carried out."), **problems(409)},
     openapi_extra=example(
         {
             "space": "stocks",
@@ -83,8 +83,8 @@ async def start_plan(asked: JsonBody[PlanIn], monitor: MonitorDep, once: OnceDep
     """Go over to another partition map, step by step, while the space is in use.
 
     An element of `maps` in `GET /partitions` is a plan that changes nothing: change its `map`. It
-    is refused (409) if the space has another map by now, or a configurator of the `assignment` is
-    not alive or is to leave. No flow that stays needed is interrupted.
+    is refused (409) if there is no such space, if it has another map by now, or if a configurator
+    of the `assignment` is not alive or is to leave. No flow that stays needed is interrupted.
     """
     wanted = msgspec.convert(msgspec.to_builtins(asked.map), PartitionMap)
     plan = await once(

@@ -1,14 +1,15 @@
 """The balancer: who decides when, what is done of it, and what is told of it."""
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 
 import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
 from configurators.environment import Clock
-from configurators.store.etcd.client import Etcd
+from configurators.store.etcd.client import Compare, Etcd, unchanged
+from configurators.store.keys import LEADER
 from configurators.store.model import MoveCause
 from dzflow.errors import DzflowError
 from monitor.balancing.balancer import Balancer, BalancerOptions, Mode, Observation
@@ -19,6 +20,7 @@ from tests.monitor.balancing.situations import NOW, part, situation
 from tests.support import until
 
 SEEN = situation(lambda _: [part("a", "c1"), part("b", "c1"), part("c", "c2")])
+FENCE = unchanged(LEADER, 7)
 MOVES = [ProposedMove("a", "c1", "c2", "why"), ProposedMove("b", "c1", "c2", "because")]
 
 
@@ -44,6 +46,9 @@ class FakeLeader:
     def leader(self) -> str | None:
         return "d1" if self.leads else "d2"
 
+    def fence(self) -> Compare:
+        return FENCE
+
     async def wait_gained(self) -> None:
         await until(lambda: self.leads)
 
@@ -53,6 +58,7 @@ class FakeMover:
 
     def __init__(self) -> None:
         self.moved: list[tuple[str, str, str]] = []
+        self.guards: list[Sequence[Compare]] = []
         self.running: set[str] = set()
         self.on_move: Callable[[str], bool] = lambda _: True
 
@@ -66,8 +72,10 @@ class FakeMover:
         target: str,
         reason: str,
         cause: MoveCause,  # noqa: ARG002
+        guards: Sequence[Compare],
     ) -> bool:
         self.moved.append((partition, target, reason))
+        self.guards.append(guards)
         self.running.add(partition)
         try:
             await asyncio.sleep(0)
@@ -111,6 +119,12 @@ async def test_moves_are_made_one_after_another_in_mode_apply() -> None:
         PastMove(NOW, "a", "c1", "c2", True),
         PastMove(NOW, "b", "c1", "c2", True),
     )
+
+
+async def test_no_move_may_begin_in_etcd_after_the_term_of_the_leader() -> None:
+    it = world()
+    await it.balancer.attend()
+    assert it.mover.guards == [[FENCE], [FENCE]]
 
 
 async def test_the_policy_is_told_the_present_state_and_past_moves() -> None:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor.balancing.shares import fill
-from tests.monitor.balancing.situations import part, situation
+from tests.monitor.balancing.situations import moved, part, situation
 
 NAMES = ("c1", "c2", "c3", "c4")
 
@@ -41,6 +41,13 @@ def test_busy_partitions_stay() -> None:
     parts = [part("busy", "c1", queued=50), part("calm", "c1")]
     (move,) = fill(situation(lambda _: parts, idle=["c2"]))
     assert (move.partition, move.target) == ("calm", "c2")
+
+
+def test_a_partition_whose_move_has_failed_holds_up_no_other() -> None:
+    parts = [part(name, "c1") for name in ("a", "b", "c")]
+    past = [moved("b", 30, done=False), moved("a", 20, done=False)]
+    (move,) = fill(situation(lambda _: parts, idle=["c2", "c3"], past=past))[:1]
+    assert move.partition == "c"
 
 
 def test_leaving_configurators_get_nothing() -> None:

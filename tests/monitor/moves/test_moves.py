@@ -75,6 +75,17 @@ def test_no_partition_goes_to_a_configurator_that_is_to_leave(two: Stack) -> Non
     two.run(ask())
 
 
+def test_a_move_is_counted_by_the_process_that_carries_it_out(two: Stack) -> None:
+    async def move() -> None:
+        outcomes = two.dispatcher.metrics.migrations.outcomes
+        partition, (owner, _) = sorted(two.dispatcher.catalogue.owners.items())[0]
+        before = outcomes["done"]
+        assert await bring(two, LEAVES if owner == STAYS else STAYS) == partition
+        await until(lambda: outcomes["done"] == before + 1)
+
+    two.run(move())
+
+
 def test_a_partition_goes_away_from_a_configurator_that_is_to_leave(two: Stack) -> None:
     async def ask() -> None:
         partition = await bring(two, LEAVES)
@@ -177,6 +188,7 @@ def test_a_move_that_takes_longer_than_it_may_fails(etcd_server: TestEtcd) -> No
 
         # The owner key may have just changed: then the move is refused for that reason.
         until_sync(lambda: "has not copied the partition within -1 s" in stack.run(ask()))
+        until_sync(lambda: stack.dispatcher.metrics.migrations.outcomes["failed"])
 
 
 def test_a_move_that_makes_no_sense_does_not_hold_up_others(two: Stack) -> None:
