@@ -9,8 +9,10 @@ from pyspark.sql import SparkSession
 from configurators.environment import Clock
 from dispatcher.reports.trace_address import spark_address
 from dispatcher.reports.trace_storage import open_storage
-from dispatcher.reports.traces import REQUESTS, Traces
-from spark.reading import NoTraces, find_traces, may_have_rows, read_rows, vanished
+from dispatcher.reports.trace_writer import TraceWriter
+from dispatcher.reports.traces import REQUESTS
+from spark.reading import find_traces, may_have_rows, read_rows, vanished
+from spark.traces import NoTraces
 from tests.spark.rows import BEGAN, row, write_rows
 
 
@@ -36,12 +38,11 @@ def test_traces_that_were_written_to_an_address_are_found_there(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     address = (tmp_path / "some where").as_uri()
-    traces = Traces(open_storage(address, 1 << 30, Clock()), "d1", "sna")
+    storage = open_storage(address, 1 << 30, Clock())
+    writer = TraceWriter(storage, "requests", "d1", REQUESTS, tuple, Clock(), 300.0, 100, 100)
     written = row("s1-1")
-    table = traces.requests
-    table._row = tuple  # the row is complete already
-    table.put(tuple(written[name] for name in REQUESTS.names))
-    table.write(last=True)
+    writer.put(tuple(written[name] for name in REQUESTS.names))
+    writer.write(last=True)
     found = find_traces(spark, spark_address(address))
     assert found.skipped == ()
     assert [each.asDict() for each in read_rows(spark, found).collect()] == [written]
