@@ -1,5 +1,6 @@
 """Files of traces that can be used are read; the others are named, with the reason."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -12,7 +13,12 @@ from dispatcher.reports.trace_storage import open_storage
 from dispatcher.reports.trace_writer import TraceWriter
 from dispatcher.reports.traces import REQUESTS
 from spark.reading import find_traces, may_have_rows, read_rows, vanished
-from spark.traces import NoTraces
+from spark.rebalance.job import make_rebalance
+from spark.rebalance.options import RebalanceOptions
+from spark.report.job import make_report
+from spark.shapes.job import make_shapes
+from spark.shapes.options import ShapesOptions
+from spark.traces import NoTraces, Source, Traces
 from tests.spark.rows import BEGAN, row, write_rows
 
 
@@ -193,6 +199,26 @@ def test_a_file_that_vanishes_before_it_is_read_is_passed_over(
     assert [file.name for file in vanished(spark, found)] == ["a.parquet"]
     (tmp_path / "b.parquet").unlink()
     assert read_rows(spark, found).collect() == []
+
+
+Job = Callable[[SparkSession, str, Traces], Source]
+JOBS: dict[str, Job] = {
+    "report": lambda *given: make_report(*given).source,
+    "rebalance": lambda *given: make_rebalance(*given, RebalanceOptions()).source,
+    "shapes": lambda *given: make_shapes(*given, ShapesOptions()).source,
+}
+
+
+@pytest.mark.parametrize("job", JOBS.values(), ids=JOBS)
+def test_if_all_files_vanish_a_job_names_them(
+    spark: SparkSession, tmp_path: Path, job: Job
+) -> None:
+    gone = write_rows(tmp_path, [row("s1-1")])
+    found = find_traces(spark, str(tmp_path))
+    gone.unlink()
+    source = job(spark, str(tmp_path), found)
+    assert (source.rows, source.requests) == (0, 0)
+    assert "was deleted while it was read" in why(source.skipped, gone.name)
 
 
 def test_names_may_have_any_characters(spark: SparkSession, tmp_path: Path) -> None:
