@@ -203,9 +203,11 @@ def test_a_file_that_vanishes_before_it_is_read_is_passed_over(
 
 Job = Callable[[SparkSession, str, Traces], Source]
 JOBS: dict[str, Job] = {
-    "report": lambda *given: make_report(*given).source,
-    "rebalance": lambda *given: make_rebalance(*given, RebalanceOptions()).source,
-    "shapes": lambda *given: make_shapes(*given, ShapesOptions()).source,
+    "report": lambda spark, path, traces: make_report(spark, path, traces).source,
+    "rebalance": lambda spark, path, traces: (
+        make_rebalance(spark, path, traces, RebalanceOptions()).source
+    ),
+    "shapes": lambda spark, path, traces: make_shapes(spark, path, traces, ShapesOptions()).source,
 }
 
 
