@@ -8,18 +8,16 @@ If a job asks for a time, files whose names show that they are of another time a
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as sql
 from pyspark.sql.types import StringType
 
-from configurators.state.trace_spaces import SPACES_KEY
-from dzflow.errors import BadInput
-from spark.schema import ADDED, EVENT_TRACES, PARQUET, REQUEST_TRACES, REQUESTS, TraceKind
-from spark.session import reason, spark_errors
-from spark.traces import SkippedFile, TraceFile, Traces
+from spark.schema import ADDED, EVENT_TRACES, REQUEST_TRACES, REQUESTS, TraceKind
+from spark.storage import Storage
+from spark.traces import NoTraces, SkippedFile, TraceFile, Traces, short_name
 from spark.work import SECOND
 
 if TYPE_CHECKING:
@@ -41,10 +39,6 @@ _NUMBERS = [
     for column in REQUESTS
     if column.dataType.typeName() in ("integer", "long") and column.name not in ADDED
 ]
-
-
-class NoTraces(BadInput):
-    """A path without traces."""
 
 
 def find_traces(
@@ -73,33 +67,22 @@ def find_events(
 def _find(
     spark: "SparkSession",
     path: str,
-    storage: "Storage",
+    storage: Storage,
     since_us: int | None,
     until_us: int | None,
 ) -> Traces:
-    opened: list[TraceFile] = []
-    skipped: list[SkippedFile] = []
-    footer: Mapping[str, str] = {}
-    # Names begin with the time, so the newest comes first.
-    for name in sorted(storage.trace_files(path), reverse=True):
-        short = short_name(name)
-        is_asked_for = may_have_rows(short.lstrip("._"), since_us, until_us)
-        if short.startswith((".", "_")):
-            if is_asked_for:
-                skipped.append(SkippedFile(short, UNFINISHED))
-            continue
-        if not is_asked_for and (footer or not storage.kind.has_spaces):
-            continue
-        found = storage.open(name)
-        if isinstance(found, SkippedFile):
-            if is_asked_for:
-                skipped.append(found)
-            continue
-        if is_asked_for:
-            opened.append(found[0])
-        if not footer and SPACES_KEY in found[1]:
-            footer = found[1]
-    opened.reverse()
+    names = sorted(storage.trace_files(path))  # they begin with the time
+    complete = [name for name in names if not _is_unfinished(name)]
+    asked_for = [
+        name for name in names if may_have_rows(short_name(name).lstrip("._"), since_us, until_us)
+    ]
+    found = storage.open_all([name for name in asked_for if not _is_unfinished(name)])
+    opened = [file for file in found.values() if isinstance(file, TraceFile)]
+    skipped = [file for file in found.values() if isinstance(file, SkippedFile)]
+    skipped += [
+        SkippedFile(short_name(name), UNFINISHED) for name in asked_for if _is_unfinished(name)
+    ]
+    footer = _newest_footer(storage, complete, found) if storage.kind.has_spaces else {}
     readable = _count_rows(spark, opened, storage.kind)
     good: list[TraceFile] = []
     for file in opened:
@@ -117,6 +100,21 @@ def _find(
     if any(file.rows for file in opened) and not any(readable.values()) and not _is_local(spark):
         raise NoTraces(f"the workers of {spark.sparkContext.master} cannot read files in {path}")
     return Traces(tuple(good), tuple(sorted(skipped)), footer)
+
+
+def _is_unfinished(name: str) -> bool:
+    return short_name(name).startswith((".", "_"))
+
+
+def _newest_footer(
+    storage: Storage, names: Sequence[str], opened: Mapping[str, TraceFile | SkippedFile]
+) -> Mapping[str, str]:
+    """The footer of the newest file that describes spaces, whatever time it is of."""
+    for name in reversed(names):
+        file = opened.get(name) or storage.open(name)
+        if isinstance(file, TraceFile) and file.has_spaces and (footer := storage.footer(name)):
+            return footer
+    return {}
 
 
 def may_have_rows(name: str, since_us: int | None, until_us: int | None) -> bool:
@@ -146,9 +144,7 @@ def vanished(spark: "SparkSession", traces: Traces) -> list[SkippedFile]:
     storage = Storage(spark, REQUEST_TRACES)
     why = "it was deleted while it was read; some figures may lack its rows"
     return [
-        SkippedFile(short_name(file.path), why)
-        for file in traces.files
-        if storage.is_gone(file.path)
+        SkippedFile(short_name(path), why) for path in storage.gone([f.path for f in traces.files])
     ]
 
 
@@ -207,10 +203,10 @@ def _read(
             return reader.parquet(*map(literal, paths))
         except AnalysisException:  # raised for a file that is gone before the query begins
             storage = Storage(spark, kind)
-            left = [path for path in paths if not storage.is_gone(path)]
-            if len(left) == len(paths):
+            gone = storage.gone(paths)
+            if not gone:
                 raise
-            paths = left
+            paths = [path for path in paths if path not in gone]
     columns = [sql.lit(None).cast(column.dataType).alias(column.name) for column in kind.columns]
     return spark.range(0).select(*columns)
 
@@ -241,117 +237,3 @@ def _count_rows(
 
 def _is_local(spark: "SparkSession") -> bool:
     return (spark.sparkContext.master or "").startswith("local")
-
-
-def short_name(path: str) -> str:
-    """The name of a file, without its folder."""
-    return path.rsplit("/", 1)[-1]
-
-
-class Storage:
-    """The file system of Spark's driver: local, HDFS, an object store."""
-
-    def __init__(self, spark: "SparkSession", kind: TraceKind) -> None:
-        self.kind = kind
-        # Hadoop's file systems have no Python interface of their own.
-        self._jvm: Any = spark._jvm
-        self._conf: Any = spark._jsc.hadoopConfiguration()
-        self._errors = spark_errors()
-
-    def trace_files(self, path: str) -> list[str]:
-        """The addresses of all Parquet files of a data folder, a folder of traces, or one file."""
-        try:
-            if not self._exists(path):
-                raise NoTraces(
-                    f"{path} does not exist; name the data folder of a service, or its traces"
-                )
-            if self._system(path).getFileStatus(self._path(path)).isFile():
-                if not path.endswith(".parquet"):
-                    raise NoTraces(f"{path} is no Parquet file")
-                return [path]
-            folder = self.folder(path)
-            listed = self._system(folder).listStatus(self._path(folder))
-            names = [status.getPath().toString() for status in listed if status.isFile()]
-        except self._errors as error:
-            raise NoTraces(f"{path} cannot be read: {reason(error)}") from None
-        return [name for name in names if name.endswith(".parquet")]
-
-    def folder(self, path: str) -> str:
-        """The folder of this kind in a data folder, or in a folder of traces; else the path."""
-        return self._inner(path) or path
-
-    def exists(self, path: str) -> bool:
-        """Whether there is such a file or folder; NoTraces if storage does not answer."""
-        try:
-            return self._exists(path)
-        except self._errors as error:
-            raise NoTraces(f"{path} cannot be read: {reason(error)}") from None
-
-    def folder_beside(self, path: str, other: TraceKind) -> str | None:
-        """The folder of this kind, given a path for the traces of another kind."""
-        folder = path.rstrip("/")
-        if folder.endswith(".parquet"):
-            folder = folder.rpartition("/")[0] or "."
-        outer, slash, name = folder.rpartition("/")
-        try:
-            if name == other.folder:
-                return self._inner(outer or slash or ".")
-            return self._inner(folder)
-        except self._errors as error:
-            raise NoTraces(f"{path} cannot be read: {reason(error)}") from None
-
-    def _inner(self, path: str) -> str | None:
-        """The folder of this kind in a data folder, or in its folder of traces."""
-        inner = (f"{path}/traces/{self.kind.folder}", f"{path}/{self.kind.folder}")
-        return next((found for found in inner if self._exists(found)), None)
-
-    def is_gone(self, path: str) -> bool:
-        """Whether a file was deleted; storage that does not answer says nothing about that."""
-        try:
-            return not self._exists(path)
-        except self._errors:
-            return False
-
-    def open(self, path: str) -> tuple[TraceFile, dict[str, str]] | SkippedFile:
-        """Read the footer of a file, and check its columns; the file and the footer's entries."""
-        parquet = self._jvm.org.apache.parquet.hadoop
-        try:
-            source = parquet.util.HadoopInputFile.fromPath(self._path(path), self._conf)
-            reader = parquet.ParquetFileReader.open(source)
-            try:
-                about = reader.getFooter().getFileMetaData()
-                if wrong := _wrong_column(about.getSchema(), self.kind):
-                    return SkippedFile(short_name(path), wrong)
-                entries = dict(about.getKeyValueMetaData())
-                return TraceFile(path, int(reader.getRecordCount())), entries
-            finally:
-                reader.close()
-        except self._errors as error:
-            return SkippedFile(short_name(path), f"it is damaged: {reason(error)}")
-
-    def _exists(self, path: str) -> bool:
-        return bool(self._system(path).exists(self._path(path)))
-
-    def _system(self, path: str) -> Any:
-        return self._path(path).getFileSystem(self._conf)
-
-    def _path(self, path: str) -> Any:
-        return self._jvm.org.apache.hadoop.fs.Path(path)
-
-
-def _wrong_column(schema: Any, kind: TraceKind) -> str | None:
-    """What is wrong with the columns of a file; None if nothing is."""
-    for column in kind.columns:
-        name = column.name
-        if not schema.containsField(name):
-            if name not in ADDED:
-                return f"it lacks the column {name}: it is no file of {kind.text}"
-            continue
-        wanted = PARQUET.get(column.dataType)
-        found = schema.getType(name)
-        is_plain = bool(found.isPrimitive())
-        if is_plain != (wanted is not None):
-            return f"the column {name} has another type"
-        if wanted and (has := found.asPrimitiveType().getPrimitiveTypeName().toString()) != wanted:
-            return f"the column {name} is of type {has}, not {wanted}"
-    return None

@@ -174,6 +174,7 @@ def spark_settings(options: SparkOptions, folder: str) -> dict[str, str]:
         "spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower(),
     }
     if options.local:
+        tasks = 4 * (os.cpu_count() or 1)
         found |= {
             "spark.driver.bindAddress": _LOOPBACK,
             "spark.driver.host": _LOOPBACK,
@@ -181,7 +182,8 @@ def spark_settings(options: SparkOptions, folder: str) -> dict[str, str]:
             "spark.driver.memory": "2g",
             # As large as a file of a service: percentiles of more rows at once take much memory.
             "spark.sql.files.maxPartitionBytes": "32m",
-            # The default of 200 is for clusters.
-            SHUFFLE_PARTITIONS: str(4 * (os.cpu_count() or 1)),
+            # The defaults of 200, and of a task for each file, are for clusters.
+            SHUFFLE_PARTITIONS: str(tasks),
+            "spark.sql.sources.parallelPartitionDiscovery.parallelism": str(tasks),
         }
     return {**found, **(_FOR_FEW if options.few else {})}

@@ -13,6 +13,9 @@ from spark.work import SECOND
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+FIRST_US = 1_577_836_800 * SECOND
+"""The beginning of 2020, before any service: earlier times are of clocks that were wrong."""
+
 
 def find_source(
     path: str, traces: Traces, rows: "DataFrame", count_requests: Callable[[], int]
@@ -25,14 +28,22 @@ def find_source(
         sql.count("*").alias("rows"),
         sql.count_if("backwards").alias("backwards"),
         sql.count_if(sql.col("slice_size").isNull()).alias("unsized"),
+        sql.count_if(sql.col("received_us") < FIRST_US).alias("timeless"),
         sql.min("received_us").alias("begin"),
         sql.max(sql.greatest("done_us", "received_us")).alias("end"),
     ).first()
     assert about is not None  # an aggregation without groups has one row
-    unsized = (
-        f"{about['unsized']:,} rows are of a release that did not record how large slices were:"
-        " each counts as a slice of its own, so their work is too high."
-    )
+    notices = []
+    if about["unsized"]:
+        notices.append(
+            f"{about['unsized']:,} rows are of a release that did not record how large slices were:"
+            " each counts as a slice of its own, so their work is too high."
+        )
+    if about["timeless"]:
+        notices.append(
+            f"{about['timeless']:,} rows are from before 2020, so a clock was wrong, and the time"
+            " of the traces is too long: leave these rows out with --since."
+        )
     return Source(
         path,
         round(time.time() * SECOND),
@@ -43,7 +54,7 @@ def find_source(
         count_requests() if about["rows"] else 0,
         traces.skipped,
         about["backwards"],
-        (unsized,) if about["unsized"] else (),
+        tuple(notices),
     )
 
 

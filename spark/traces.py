@@ -4,6 +4,12 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from dzflow.errors import BadInput
+
+
+class NoTraces(BadInput):
+    """A path without traces."""
+
 
 class SkippedFile(Struct, frozen=True, order=True):
     """A file of traces that cannot be used."""
@@ -17,6 +23,7 @@ class TraceFile(Struct, frozen=True):
 
     path: str
     rows: int
+    has_spaces: bool = False  # whether its footer describes the spaces
 
 
 class Traces(Struct, frozen=True):
@@ -40,3 +47,8 @@ class Source(Struct, frozen=True):
     skipped: tuple[SkippedFile, ...] = ()
     backwards: int = 0  # rows that end before they begin: a clock was set back
     notices: tuple[str, ...] = ()  # what the result lacks, and why
+
+
+def short_name(path: str) -> str:
+    """The name of a file, without its folder."""
+    return path.rsplit("/", 1)[-1]

@@ -121,7 +121,6 @@ class Traces:
         self._mode = mode
         self._spaces = spaces
         self._clock = clock = clock or Clock()
-        self._began = clock.wall() - clock.monotonic()
         self._storage = storage
         self.requests = TraceWriter(
             storage,
@@ -166,10 +165,9 @@ class Traces:
         task = operation.rollout.latest.get(done.partition)
         if task is None or task.seq != done.seq:
             return
-        now = self._clock.monotonic()
-        self.requests.put(
-            (operation, done, task.regions, configurator, self._mode, now, self._began)
-        )
+        # The wall clock may be set, or go on while the machine is suspended: it is asked each time.
+        now, wall = self._clock.monotonic(), self._clock.wall()
+        self.requests.put((operation, done, task.regions, configurator, self._mode, now, wall))
 
     def sample(self, host: str, events: Iterable[Sample]) -> int:
         """Queue sampled events; how many there was room for. Too large ones are dropped."""
@@ -212,7 +210,7 @@ class Traces:
 def _request_row(row: Row) -> Row:
     operation: Operation = row[0]
     done: Done = row[1]
-    regions, configurator, mode, now, began = row[2:]
+    regions, configurator, mode, now, wall = row[2:]
     record = operation.record
     kind = "reindex" if operation.reindex else _KINDS[operation.action, record.kind]
     name = record.id if operation.action == "begin" else f"{record.id}.{record.seq}"
@@ -227,11 +225,11 @@ def _request_row(row: Row) -> Row:
         configurator,
         mode,
         region_texts(regions),
-        round((operation.received + began) * 1e6),
+        round((wall - (now - operation.received)) * 1e6),
         max(0, waited),
         done.decided_us,
         done.pushed_us,
-        round((now + began) * 1e6),
+        round(wall * 1e6),
         done.slice,
         done.size,
         done.adds,

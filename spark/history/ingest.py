@@ -14,9 +14,10 @@ from pyspark.sql import functions as sql
 from pyspark.sql.types import LongType, StructField, StructType
 
 from spark.history.tables import FILES, SCHEMAS, aggregate
-from spark.reading import UNFINISHED, NoTraces, Storage, asked_for, filled, literal, short_name
+from spark.reading import UNFINISHED, asked_for, filled, literal
 from spark.schema import REQUEST_TRACES, REQUESTS
-from spark.traces import SkippedFile
+from spark.storage import Storage
+from spark.traces import NoTraces, SkippedFile, short_name
 from spark.work import with_work
 
 if TYPE_CHECKING:
@@ -126,8 +127,8 @@ class _Run:
             return _Checked(name, 0, "it was deleted while it was read")
         if isinstance(opened, SkippedFile):
             return _Checked(name, 0, opened.why)
-        if opened[0].rows != rows:
-            return _Checked(name, 0, f"{rows} of its {opened[0].rows} rows can be read")
+        if opened.rows != rows:
+            return _Checked(name, 0, f"{rows} of its {opened.rows} rows can be read")
         return _Checked(name, rows, "")
 
     def unread(self, spark: "SparkSession", listed: list[str]) -> list[SkippedFile]:
@@ -146,8 +147,8 @@ class _Run:
                 opened = self._storage.open(address)
                 if isinstance(opened, SkippedFile):
                     found.append(opened)
-                elif opened[0].rows:
-                    found.append(SkippedFile(name, f"0 of its {opened[0].rows} rows can be read"))
+                elif opened.rows:
+                    found.append(SkippedFile(name, f"0 of its {opened.rows} rows can be read"))
         return found
 
 

@@ -11,13 +11,13 @@ from pyspark.sql import functions as sql
 
 from spark.history.ingest import NoHistory, has_history, read_table
 from spark.history.tables import INTERVAL_US, STAGES, TOTAL, bucket_end_ms
-from spark.reading import Storage
 from spark.report.histograms import PERCENTILES
 from spark.report.loads import MOST_LOADS
 from spark.report.model import Bucket, KindRow, LoadRow, Report, Skew, StageRow, Timeline
 from spark.report.rates import bucket_length
 from spark.report.skew import skew_of
 from spark.schema import REQUEST_TRACES
+from spark.storage import Storage
 from spark.traces import SkippedFile, Source
 from spark.work import SECOND
 

@@ -52,7 +52,7 @@ def make_rebalance(
     )
     spaces = with_shapes(spaces, options.shapes)
     if not source.rows:
-        return Rebalance(with_notices(source, notices))
+        return Rebalance(with_notices(source, notices, vanished(spark, traces)))
     decided = rows.where(sql.col("slice") > 0)
     totals, mode = find_totals(decided, is_known(_scopes(spaces)))
     notices += _left_out(totals, spaces, options.space)

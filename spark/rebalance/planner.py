@@ -63,7 +63,7 @@ def propose(
     With another number of `partitions` than the map has, it is changed in any case. It has as many
     then as any candidate reaches: fewer than asked for if the load cannot be cut further.
     """
-    items = [_by_partial(item, current) for item in items]
+    items = [by_partial(item, current) for item in items]
     predictor = LoadPredictor()
     here = place(current, items)
     load = predictor.predict(here)
@@ -90,7 +90,7 @@ def propose(
     return Proposal(present, present, _too_little(present, best, fleet, min_gain))
 
 
-def _by_partial(item: RegionLoad, current: PartitionMap) -> RegionLoad:
+def by_partial(item: RegionLoad, current: PartitionMap) -> RegionLoad:
     """A region with the work of one partial: several partitions are told of it, or have a part."""
     parts = len(current.parts(item.region, item.advertised))
     return replace(item, weight=item.weight / parts, partials=item.partials / parts)

@@ -39,7 +39,7 @@ def make_report(
         groups = count_requests(requests)  # the first to ask for the requests, which are kept then
         source = find_source(path, traces, rows, lambda: sum(row["requests"] for row in groups))
         if not source.rows:
-            return Report(source)
+            return Report(with_notices(source, (), vanished(spark, traces)))
         kinds, timeline = find_rates(requests, groups, source)
         hosts, host_skew = find_hosts(groups)
         spaces, unknown = described_spaces(traces)
@@ -93,7 +93,7 @@ def _expensive(requests: "DataFrame", rows: "DataFrame") -> tuple[ExpensiveReque
             row["space"],
             row["host"],
             row["received_us"],
-            (row["total_us"] or 0) / 1_000,
+            None if row["total_us"] is None else row["total_us"] / 1_000,
             row["work_us"] / 1_000,
             row["partials"],
             found[row["request_id"]]["regions"],

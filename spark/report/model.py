@@ -144,7 +144,7 @@ class ExpensiveRequest(Struct, frozen=True):
     space: str
     host: str
     received_us: int
-    total_ms: float
+    total_ms: float | None  # None if a clock was set back
     work_ms: float
     partials: int
     regions: int

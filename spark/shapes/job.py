@@ -41,7 +41,7 @@ def make_shapes(
         traces, options.space, "No shapes can be learned", "The shapes of {} cannot be learned"
     )
     if not source.rows:
-        return ShapesFound(with_notices(source, notices))
+        return ShapesFound(with_notices(source, notices, vanished(spark, traces)))
     files = find_events(spark, path, options.since_us, options.until_us)
     source = with_notices(source, (), files.skipped)
     filters = filters_of(rows).persist()

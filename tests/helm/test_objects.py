@@ -9,7 +9,16 @@ import pytest
 import yaml
 
 from tests.helm.pods import Pod, pods
-from tests.helm.tool import CASES, GIVEN, Manifest, needs_helm, of_kind, render
+from tests.helm.tool import (
+    CASES,
+    GIVEN,
+    Manifest,
+    needs_helm,
+    of_kind,
+    render,
+    template,
+    values_file,
+)
 
 pytestmark = needs_helm
 
@@ -333,6 +342,15 @@ def test_the_user_of_the_spark_job_has_a_name(case: str) -> None:
     lines = of_kind(render(case), "ConfigMap")[name]["data"][mount["subPath"]].splitlines()
     users = {line.split(":")[2]: line.split(":")[5] for line in lines}
     assert users[str(pod.spec["securityContext"]["runAsUser"])] == "/tmp"  # noqa: S108 - of the pod
+
+
+def test_a_run_of_the_spark_job_looks_at_the_traces_of_a_window() -> None:
+    (pod,) = [pod for pod in pods(render("tls")) if pod.role == "spark"]
+    assert "--since=-86400" in pod.containers[0]["command"]
+    quarter = template("-f", values_file("tls"), "--set", "spark.window=7776000").stdout
+    (job,) = of_kind(tuple(filter(None, yaml.safe_load_all(quarter))), "CronJob").values()
+    (container,) = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
+    assert "--since=-7776000" in container["command"]
 
 
 def test_secrets_are_in_no_config_map_and_no_command() -> None:

@@ -75,7 +75,12 @@ def _make_environment(folder: Path) -> Path:
     code = "import importlib.util as u; print(*(u.find_spec(n) is None for n in {0!r}))"
     names = ("dzflow", "spark", "msgspec", "lark", "pyspark", "pyarrow")
     shown = subprocess.run(
-        [python, "-c", code.format(names)], capture_output=True, text=True, check=True, cwd=folder
+        [python, "-c", code.format(names)],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=folder,
+        env={"PATH": os.environ["PATH"]},  # without the PYTHONPATH of a developer
     )
     assert shown.stdout.split() == ["True"] * 5 + ["False"]
     return python

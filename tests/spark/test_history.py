@@ -14,8 +14,9 @@ from dispatcher.reports.traces import REQUESTS
 from spark.history.ingest import Ingested, NoHistory, ingest
 from spark.history.report import make_report, percentiles
 from spark.history.tables import INTERVAL_US, bucket_end_ms
-from spark.reading import NoTraces, Storage
 from spark.report.model import LoadRow, Report
+from spark.storage import Storage
+from spark.traces import NoTraces
 from tests.service import COMMAND
 from tests.spark.quick import quick_environment, quick_words
 from tests.spark.rows import BEGAN, row, write_rows

@@ -1,5 +1,6 @@
 """Files of traces that can be used are read; the others are named, with the reason."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -9,8 +10,15 @@ from pyspark.sql import SparkSession
 from configurators.environment import Clock
 from dispatcher.reports.trace_address import spark_address
 from dispatcher.reports.trace_storage import open_storage
-from dispatcher.reports.traces import REQUESTS, Traces
-from spark.reading import NoTraces, find_traces, may_have_rows, read_rows, vanished
+from dispatcher.reports.trace_writer import TraceWriter
+from dispatcher.reports.traces import REQUESTS
+from spark.reading import find_traces, may_have_rows, read_rows, vanished
+from spark.rebalance.job import make_rebalance
+from spark.rebalance.options import RebalanceOptions
+from spark.report.job import make_report
+from spark.shapes.job import make_shapes
+from spark.shapes.options import ShapesOptions
+from spark.traces import NoTraces, Source, Traces
 from tests.spark.rows import BEGAN, row, write_rows
 
 
@@ -36,12 +44,11 @@ def test_traces_that_were_written_to_an_address_are_found_there(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     address = (tmp_path / "some where").as_uri()
-    traces = Traces(open_storage(address, 1 << 30, Clock()), "d1", "sna")
+    storage = open_storage(address, 1 << 30, Clock())
+    writer = TraceWriter(storage, "requests", "d1", REQUESTS, tuple, Clock(), 300.0, 100, 100)
     written = row("s1-1")
-    table = traces.requests
-    table._row = tuple  # the row is complete already
-    table.put(tuple(written[name] for name in REQUESTS.names))
-    table.write(last=True)
+    writer.put(tuple(written[name] for name in REQUESTS.names))
+    writer.write(last=True)
     found = find_traces(spark, spark_address(address))
     assert found.skipped == ()
     assert [each.asDict() for each in read_rows(spark, found).collect()] == [written]
@@ -192,6 +199,28 @@ def test_a_file_that_vanishes_before_it_is_read_is_passed_over(
     assert [file.name for file in vanished(spark, found)] == ["a.parquet"]
     (tmp_path / "b.parquet").unlink()
     assert read_rows(spark, found).collect() == []
+
+
+Job = Callable[[SparkSession, str, Traces], Source]
+JOBS: dict[str, Job] = {
+    "report": lambda spark, path, traces: make_report(spark, path, traces).source,
+    "rebalance": lambda spark, path, traces: (
+        make_rebalance(spark, path, traces, RebalanceOptions()).source
+    ),
+    "shapes": lambda spark, path, traces: make_shapes(spark, path, traces, ShapesOptions()).source,
+}
+
+
+@pytest.mark.parametrize("job", JOBS.values(), ids=JOBS)
+def test_if_all_files_vanish_a_job_names_them(
+    spark: SparkSession, tmp_path: Path, job: Job
+) -> None:
+    gone = write_rows(tmp_path, [row("s1-1")])
+    found = find_traces(spark, str(tmp_path))
+    gone.unlink()
+    source = job(spark, str(tmp_path), found)
+    assert (source.rows, source.requests) == (0, 0)
+    assert "was deleted while it was read" in why(source.skipped, gone.name)
 
 
 def test_names_may_have_any_characters(spark: SparkSession, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from dzflow.region import Region
 from dzflow.space import Space
 from sdn.tables.pipeline import PlanName
 from spark.rebalance.assignment import Fleet, assign, busiest, imbalance_of, keep
-from spark.rebalance.planner import MIN_GAIN, Proposal, _by_partial, propose
+from spark.rebalance.planner import MIN_GAIN, Proposal, by_partial, propose
 from spark.rebalance.prediction import RegionLoad, Timing, leaf_load, waiting_ms
 from spark.rebalance.reasons import find_reasons, hot_cell
 
@@ -124,7 +124,7 @@ def test_as_many_partitions_as_are_asked_for_are_the_limit(
         assert len(found.best.load.work) <= count
         assert found.best.placement.map != current
         # A map with fewer partitions is not proposed, even if it costs less.
-        counted = [_by_partial(item, current) for item in items]
+        counted = [by_partial(item, current) for item in items]
         planned = plan_placement(counted, current.plan, count)
         adapted = [each.map for each in adapt_map(current, counted, count)]
         reached = [len(each.leaves()) for each in (planned.map, *adapted) if each != current]

@@ -261,6 +261,19 @@ def test_clocks_that_went_backwards_are_counted_and_spoil_no_latency(
     found = report(spark, tmp_path)
     assert (found.source.backwards, found.source.requests) == (1, 2)
     assert (found.latency[0].mean_ms, found.latency[0].max_ms) == (5.0, 5.0)
+    assert {each.id: each.total_ms for each in found.expensive} == {"s1-1": 5.0, "s1-2": None}
+
+
+def test_rows_of_a_machine_that_did_not_know_the_time_are_told(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    write_rows(tmp_path, [row("s1-1"), row("s1-2", received_us=17 * SECOND), row("s1-3")])
+    found = report(spark, tmp_path)
+    assert found.source.begin_us == 17 * SECOND
+    assert found.source.notices[0].startswith("1 rows are from before 2020, so a clock was wrong")
+    known = report(spark, tmp_path, BEGAN)
+    assert (known.source.requests, known.timeline.bucket_s) == (2, 1.0)
+    assert not any("before 2020" in notice for notice in known.source.notices)
 
 
 def test_one_row_is_enough_even_if_its_clock_went_backwards_and_other_files_vanish(

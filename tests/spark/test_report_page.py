@@ -288,6 +288,13 @@ def test_the_timeline_spans_gaps_of_years() -> None:
     assert html.count("h0") == 6  # lone buckets are dots on both lines
 
 
+def test_a_request_whose_clock_was_set_back_has_no_latency() -> None:
+    report = one_row_report()
+    unknown = replace(report.expensive[0], total_ms=None)
+    text = _plain(render(replace(report, expensive=(unknown,))))
+    assert "a1 400 µs – 1 1 1 subscribe" in text
+
+
 def test_a_load_without_work_has_no_bars() -> None:
     idle = LoadRow("all", "stocks", 1, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0)
     html = render(replace(one_row_report(), partitions=(idle,), configurators=()))

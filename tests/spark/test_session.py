@@ -80,6 +80,12 @@ def test_the_less_there_is_to_read_the_less_is_compiled() -> None:
     assert few[java].startswith(f"{some[java]} -XX:")
 
 
+def test_on_this_machine_not_every_file_is_a_task() -> None:
+    name = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
+    assert int(session.spark_settings(SparkOptions(), "folder")[name]) >= 4
+    assert name not in session.spark_settings(SparkOptions("spark://host:7077"), "folder")
+
+
 def test_the_size_of_traces_is_that_of_their_files(tmp_path: Path) -> None:
     requests = tmp_path / "traces" / "requests"
     requests.mkdir(parents=True)

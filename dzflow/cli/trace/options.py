@@ -1,5 +1,7 @@
 """The options that the commands of `dzflow trace` share, each group as one parameter."""
 
+import re
+import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,6 +13,8 @@ from dzflow.cli.option_groups import BadOption
 
 if TYPE_CHECKING:
     from spark.session import SparkOptions
+
+_SECONDS_AGO = re.compile(r"-\d{1,10}", re.ASCII)
 
 Traces = Annotated[
     str,
@@ -28,7 +32,12 @@ class Period:
     """The options that say which time a job is about."""
 
     since: Annotated[
-        str, typer.Option(metavar="TIME", help="Only requests from then on: 2026-01-31T12:00, UTC.")
+        str,
+        typer.Option(
+            metavar="TIME",
+            help="Only requests from then on: 2026-01-31T12:00 (UTC), or, if negative, seconds"
+            " before now.",
+        ),
     ] = ""
     until: Annotated[str, typer.Option(metavar="TIME", help="Only requests before then.")] = ""
 
@@ -70,14 +79,19 @@ def check_folders(*files: Path | None) -> None:
 
 
 def parse_time(text: str, option: str) -> int | None:
-    """A time in microseconds since 1970; None if there is none. Without a zone it is UTC."""
+    """A time in microseconds since 1970; None if there is none. Without a zone it is UTC.
+
+    A negative number is a time before now, in seconds.
+    """
     if not text:
         return None
+    if _SECONDS_AGO.fullmatch(text):
+        return round((time.time() + int(text)) * 1_000_000)
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
         raise BadOption(
-            f"{option} takes a time such as 2026-01-31T12:00, got {text[:40]!r}"
+            f"{option} takes a time such as 2026-01-31T12:00 or -86400, got {text[:40]!r}"
         ) from None
     zoned = found if found.tzinfo else found.replace(tzinfo=UTC)
     return round(zoned.timestamp() * 1_000_000)

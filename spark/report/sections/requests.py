@@ -168,7 +168,7 @@ def _expensive_row(each: ExpensiveRequest, when: Callable[[int], str]) -> Row:
     cells = [
         name(each.id, 24),
         milliseconds(each.work_ms),
-        milliseconds(each.total_ms),
+        NOTHING if each.total_ms is None else milliseconds(each.total_ms),
         count(each.partials),
         count(each.regions),
         count(each.operations),

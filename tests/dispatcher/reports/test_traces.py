@@ -2,6 +2,7 @@
 
 import errno
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 from msgspec import Struct
 
+from configurators.environment import Clock, Environment
 from dispatcher.reports import trace_writer
 from dispatcher.reports import traces as traces_module
 from dispatcher.reports.trace_storage import LocalStorage
@@ -59,6 +61,34 @@ async def test_each_partial_leaves_a_row_in_the_traces(
         "weight": 2.5,
     }
     assert not list(tmp_path.glob("*/.*"))
+
+
+async def test_rows_have_the_time_of_a_clock_that_was_set_meanwhile(
+    etcd_server: TestEtcd, tmp_path: Path
+) -> None:
+    """A machine may not know the time when it starts, or be suspended."""
+    late = 1.5e9  # seconds that the clock is behind
+
+    def wall() -> float:
+        return time.time() - late
+
+    environment = Environment(Clock(wall=wall))
+    async with (
+        world(etcd_server.access()) as w,
+        w.dispatcher(environment, traces=str(tmp_path)) as d,
+    ):
+        await d.begin("subscription", specs(1), wait=TIMEOUT)
+        late = 0.0
+        began = time.time()
+        views(await d.begin("subscription", specs(1), wait=TIMEOUT))
+        ended = time.time()
+    early, *_, last = sorted(
+        pq.read_table(tmp_path / "requests").to_pylist(), key=lambda row: row["done_us"]
+    )
+    assert early["done_us"] / 1e6 < began - 1e9
+    assert began <= last["received_us"] / 1e6 + 0.1
+    assert last["received_us"] < last["done_us"]
+    assert last["done_us"] / 1e6 <= ended + 0.1
 
 
 def test_a_full_disk_costs_rows_and_nothing_else(

@@ -11,15 +11,19 @@ from typing import Any
 
 import httpx
 import pytest
+from msgspec.structs import replace
 
 from configurators.store.etcd.client import Etcd
 from configurators.store.keys import LEADER
+from dispatcher.dispatcher import Dispatcher
+from dispatcher.options import DispatcherOptions
 from monitor.jobs.scheduler import DZFLOW, JobOptions, command_words
-from monitor.jobs.state import JobKind, JobMode
+from monitor.jobs.state import JobKind, JobMode, JobState
+from monitor.monitor import Monitor
 from tests.etcd import TestEtcd
 from tests.metrics import families, value
 from tests.service import processes_with
-from tests.stack import Stack, StackOptions
+from tests.stack import PATIENT_MOVES, STILL, TOKEN, Stack, StackOptions
 from tests.support import until_sync
 
 STAND_IN = Path(__file__).with_name("stand_in.py")
@@ -210,6 +214,49 @@ def test_a_run_ends_with_the_leadership(etcd_server: TestEtcd, tmp_path: Path) -
         # It leads again, and has found what its former term left behind.
         job.last("done")
         assert job.shown()["state"]["counts"]["interrupted"] >= 1
+
+
+def test_another_process_goes_on_with_the_schedule(etcd_server: TestEtcd, tmp_path: Path) -> None:
+    with scheduled(etcd_server, tmp_path, "hang") as job:
+        until_sync(job.calls)
+        (first,) = job.calls()
+        stack, options = job.stack, job.stack.options.jobs
+        assert options
+
+        async def second() -> tuple[Dispatcher, Monitor]:
+            dispatcher = await Dispatcher(stack.access, TOKEN, DispatcherOptions()).__aenter__()
+            how = replace(options, folder=tmp_path / "other")
+            monitor = Monitor(dispatcher, options=STILL, limits=PATIENT_MOVES, jobs=how)
+            return dispatcher, await monitor.__aenter__()
+
+        async def leave(*parts: Any) -> None:
+            for part in parts:
+                await part.__aexit__(None, None, None)
+
+        dispatcher, monitor = stack.run(second())
+
+        def known() -> JobState:
+            return monitor.job_results.state or JobState()
+
+        try:
+            until_sync(lambda: known().running is not None)
+            running = known().running
+            assert running
+            assert running.by == stack.dispatcher.id
+            assert job.calls() == [first]
+            (tmp_path / "result").write_text(result(None))
+            job.tell("done")
+            stack.run(leave(stack.monitor))
+            assert not is_alive(first["pid"])
+            assert not is_alive(first["other"])
+            until_sync(lambda: known().counts.get("done"))
+            last = known().last
+            assert last
+            assert (last.by, known().counts["interrupted"]) == (dispatcher.id, 1)
+            assert (tmp_path / "other" / last.log).exists()
+        finally:
+            stack.run(leave(monitor, dispatcher))
+    assert list((tmp_path / "other").glob("*.tmp")) == []
 
 
 def test_a_run_ends_with_the_service(etcd_server: TestEtcd, tmp_path: Path) -> None:
