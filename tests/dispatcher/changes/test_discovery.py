@@ -187,6 +187,42 @@ async def test_a_cable_that_carries_nothing_is_lost_though_its_ports_are_up(
         assert [link.up for link in d.status.topology().links] == [False, True, True]
 
 
+async def test_a_lost_link_stays_lost_for_the_process_that_gets_its_switches(
+    etcd_server: TestEtcd,
+) -> None:
+    async with discovering(etcd_server, "ring:4", southbound=2, connect=False) as (w, d):
+        _connect_to(w, 0)
+        doc = await settled(w, d)
+        cut, other = doc.links[0], doc.links[2]
+
+        async def lost(*links: Link) -> bool:
+            lost = (await stored(w)).lost
+            return (lost.switches, lost.links) == ((), links)
+
+        for link in (cut, other):
+            w.network.set_link(link, up=False)
+        await until(lambda: lost(cut, other))
+        w.network.mute(cut)
+        w.network.set_link(cut, up=True)  # both ports, and something else is plugged in
+        seen: list[tuple[Link, ...]] = []
+
+        def note() -> None:
+            assert d.catalogue.network_doc
+            seen.append(d.catalogue.network_doc.lost.links)
+
+        d.catalogue.network_changed.subscribe(note)
+        _connect_to(w, 1)
+
+        def moved() -> bool:
+            report = d.fleet.switch_reports.get("sb2")
+            return report is not None and len(report.switches) == 4
+
+        await until(moved)
+        w.network.set_link(other, up=True)
+        await until(lambda: lost(cut))
+        assert all(cut in links for links in seen)
+
+
 async def test_what_is_gone_for_good_is_removed_if_nothing_hangs_on_it(
     etcd_server: TestEtcd,
 ) -> None:
