@@ -1,7 +1,8 @@
 """Adds and changes switches and links of a discovered network as an operator declares them. Pure.
 
 A switch that is declared before it is connected counts as lost, and so does a link until both its
-switches are connected: trees grow to them when they are there.
+switches are connected, or if it is to carry probes, until it does: trees grow to them when they are
+there.
 """
 
 from collections.abc import Collection
@@ -92,7 +93,8 @@ def with_link(
     new = link not in doc.links
     links = (*doc.links, link) if new else doc.links
     hidden = {*doc.unprobed, link} - ({link} if probed else set())
-    away = {*doc.lost.links, *((link,) if new and not {link.a, link.b} <= set(connected) else ())}
+    is_there = not new or (not probed and {link.a, link.b} <= set(connected))
+    away = {*doc.lost.links, *(() if is_there else (link,))}
     try:
         topology = topology_of(replace(doc, links=links))
     except TopologyError as error:

@@ -2,8 +2,9 @@
 
 A switch is lost when it has been disconnected for a while, a link as soon as one of its ports is
 down, or when it has carried no probes for a while though both its switches are connected. A switch
-or link that comes back is used again when it has stayed for a while. That time doubles with each
-loss, so that one that comes and goes stays out of use (damping).
+or link that comes back is used again when it has stayed for a while; where links are looked for, a
+link is back when it has been found. That time doubles with each loss, so that one that comes and
+goes stays out of use (damping).
 """
 
 from math import inf
@@ -24,6 +25,7 @@ class Observation(Struct, frozen=True):
     down: frozenset[str]
     ports_down: frozenset[tuple[str, int]]
     silent: frozenset[tuple[str, int]] = frozenset()  # ends of links that carry no probes
+    found: frozenset[Link] | None = None  # links that carry probes; None: nobody looks for them
 
 
 class Patience(Struct, frozen=True):
@@ -69,10 +71,12 @@ class Damper:
         for link in doc.links:
             both_up = {link.a, link.b} <= observed.up
             port_down = not observed.ports_down.isdisjoint(link.ends)
-            # A process that stops sends no probes of its switches, which go on forwarding.
-            silent = both_up and not observed.silent.isdisjoint(link.ends)
-            down = True if port_down or silent else False if both_up else None
             part = _of(self._links, link, link in doc.lost.links, now)
+            # Its ports may be up because something else is plugged in there.
+            missing = part.lost and link not in doc.unprobed and not _is_found(link, observed)
+            # A process that stops sends no probes of its switches, which go on forwarding.
+            silent = both_up and (missing or not observed.silent.isdisjoint(link.ends))
+            down = True if port_down or silent else False if both_up else None
             part.silent = silent and not port_down
             _note(part, down, now)
         self._present = [self._switches[switch.id] for switch in doc.switches]
@@ -128,6 +132,11 @@ class Damper:
             forgotten = now - part.lost_at > patience.longest
             part.times = 1 if forgotten else part.times + 1
             part.lost, part.lost_at = True, now
+
+
+def _is_found(link: Link, observed: Observation) -> bool:
+    """Whether a link carries probes, if anybody looks for links."""
+    return observed.found is None or link in observed.found
 
 
 def _of(parts: dict[T, _Part], name: T, lost: bool, now: float) -> _Part:

@@ -50,6 +50,7 @@ class NetworkDiscovery:
         self._since = 0.0  # when that was
         self._weighed: object = None  # the shape for which other trees were considered
         fleet.found_changed.subscribe(self._changed.set)
+        fleet.switches_changed.subscribe(self._changed.set)
         catalogue.network_changed.subscribe(self._changed.set)
         # This dispatcher may be the first one then, and what the other has left is undecided.
         siblings.gone.subscribe(lambda _: self._changed.set())
@@ -123,11 +124,16 @@ class NetworkDiscovery:
         await self._catalogue.refresh_network()
 
     def _found(self) -> Found:
-        """What all southbound processes have found together."""
+        """What all southbound processes have found together.
+
+        Links of a switch that is away count when it is back: that they carry probes is old news.
+        """
         reports = self._fleet.found.values()
+        up = {switch for one in self._fleet.switch_reports.values() for switch in one.switches}
+        links = self._fleet.found_links() or ()
         return Found(
             frozenset(dpid for report in reports for dpid in report.strangers),
-            frozenset(link for report in reports for link in report.links),
+            frozenset(link for link in links if {link.a, link.b} <= up),
         )
 
 

@@ -50,6 +50,7 @@ class Healer:
         self._changed = asyncio.Event()
         self._since = (0, 0.0)  # the revision of the network, and when it was first seen here
         fleet.switches_changed.subscribe(self._observe)
+        fleet.found_changed.subscribe(self._observe)
         fleet.configurator_changed.subscribe(lambda _: self._changed.set())
         catalogue.network_changed.subscribe(self._observe)
         # This dispatcher may be the first one then, and what the other has left is undecided.
@@ -74,7 +75,8 @@ class Healer:
             down = frozenset(switch for report in reports for switch in report.down) - up
             ports = frozenset(port for report in reports for port in report.ports_down)
             silent = frozenset(port for report in reports for port in report.silent)
-            observed = Observation(up, down, ports, silent)
+            found = self._fleet.found_links()
+            observed = Observation(up, down, ports, silent, found)
             self._damper.observe(doc, observed, self._clock.monotonic())
         self._changed.set()
 

@@ -23,6 +23,7 @@ from configurators.streams.messages import (
 from configurators.streams.peers import Peers
 from configurators.streams.stream import Stream
 from dispatcher.knowledge.signals import Signal
+from sdn.network.topology import Link
 
 _log = logging.getLogger(__name__)
 
@@ -110,6 +111,12 @@ class Fleet:
             if switch in report.switches and self.southbound[name] is not None:
                 return name
         return None
+
+    def found_links(self) -> frozenset[Link] | None:
+        """The links that southbound processes have found; None if none looks for links."""
+        if not self.found:
+            return None
+        return frozenset(link for report in self.found.values() for link in report.links)
 
     def _received(self, stream: Stream, message: object) -> None:
         if isinstance(message, Dones):

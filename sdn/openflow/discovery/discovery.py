@@ -91,11 +91,6 @@ class Discovery(PortTable):
 
     # Results
 
-    def links(self) -> tuple[Link, ...]:
-        """The links that are up."""
-        known = dict.fromkeys(p.link for _, p in sorted(self._ports.items()) if p.link)
-        return tuple(link.link for link in known if link.state is LinkState.UP)
-
     def hosts(self) -> tuple[Host, ...]:
         """The hosts that were learned."""
         return self._hosts.hosts()
@@ -195,10 +190,14 @@ class Discovery(PortTable):
 
     def switch_down(self, switch: str) -> None:
         """The connection to a switch is lost; it may go on forwarding, so its links stay."""
+        was_connected = switch in self._connected
         self._connected.discard(switch)
         self._suspend([switch])
         for number in self._numbers.get(switch, ()):
-            self._ports[switch, number].silence(next(self._serial))
+            port = self._ports[switch, number]
+            port.silence(next(self._serial))
+            if was_connected and port.link is not None:  # otherwise it is another process's
+                port.link.confirmed = False
 
     def switch_removed(self, switch: str) -> list[NetworkEvent]:
         """A switch is no longer part of the network: everything about it is forgotten."""
@@ -408,8 +407,7 @@ class Discovery(PortTable):
         if link is None:
             link = self._new_link(Link(*end, *origin))
         link.shared = True
-        was, link.state = link.state, LinkState.UP
-        return [] if was is LinkState.UP else [LinkChanged(link.link, up=True)]
+        return self._carries_probes(link)
 
     def _accept(
         self, end: End, at: ProbedPort, origin: End, sender: ProbedPort, now: float
@@ -424,14 +422,13 @@ class Discovery(PortTable):
         if link is not None:
             link.shared = False
         if link is not None and link.state is LinkState.UP:
-            return []
+            return self._carries_probes(link)
         if at.reach != (origin, sender.life):
             self._schedule.hasten(end, at, now)  # our answer, without waiting for the next round
             return []
         if link is None:
             link = self._new_link(Link(*end, *origin))
-        link.state = LinkState.UP
-        return [LinkChanged(link.link, up=True)]
+        return self._carries_probes(link)
 
     def _refuse(self, end: End, at: ProbedPort, origin: End, now: float, why: str) -> None:
         """Note that two ports seem to be connected that are no link; log once for each pair why."""

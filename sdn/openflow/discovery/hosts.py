@@ -33,7 +33,8 @@ class HostTable:
         self._learned: dict[bytes, _Learned] = {}
         self._at: dict[End, set[bytes]] = {}  # an empty set means that a host was seen, too
         self._declared_macs: dict[bytes, End] = {}
-        self._at_home: dict[bytes, float] = {}  # when declared hosts were heard at their own ports
+        self._at_home: dict[bytes, float] = {}  # when MACs were heard at ports of declared hosts
+        self._home: dict[End, set[bytes]] = {}  # which of them at which port
         self._declared_ids: frozenset[str] = frozenset()
         self._declared_ports: frozenset[End] = frozenset()
         self._elsewhere: dict[bytes, _Learned] = {}  # declared hosts, at ports that are not theirs
@@ -51,11 +52,10 @@ class HostTable:
             for host in hosts
             if host.mac is not None
         }
-        self._at_home = {
-            mac: heard for mac, heard in self._at_home.items() if mac in self._declared_macs
-        }
+        for end in self._home.keys() - self._declared_ports:
+            self._leave_home(end)
         for end in sorted(self._declared_ports):
-            self.forget(end)
+            self._forget_learned(end)
         for mac in [mac for mac in self._learned if self._is_declared(mac)]:
             self._elsewhere[mac] = self._learned.pop(mac)
         for mac in [mac for mac in self._elsewhere if not self._is_declared(mac)]:
@@ -79,11 +79,19 @@ class HostTable:
         return end in self._declared_ports
 
     def heard_at_declared(self, end: End, mac: bytes, now: float) -> None:
-        """A declared host may be where it should be: what it says elsewhere was forwarded there."""
-        if self._declared_macs.get(mac) == end:
-            self._at_home[mac] = now
-            if known := self._elsewhere.get(mac):
-                known.elsewhere, known.settled = now, False
+        """A declared host may be where it should be: what it says elsewhere was forwarded there.
+
+        If its MAC was not declared, any MAC may be its own.
+        """
+        if self._declared_macs.get(mac, end) != end:
+            return
+        here = self._home.setdefault(end, set())
+        if mac not in here and len(here) >= self._settings.hosts_per_port:
+            return
+        here.add(mac)
+        self._at_home[mac] = now
+        if known := self._learned.get(mac) or self._elsewhere.get(mac):
+            known.elsewhere, known.settled = now, False
 
     def learn(self, end: End, said: Announced, now: float, *, answers: bool = False) -> Host | None:
         """Learn a host; returned if it is new, has moved, or has a better address.
@@ -123,12 +131,18 @@ class HostTable:
             return None
         else:
             self._learned[said.mac] = known = _Learned(said.address, end, now)
+            known.elsewhere = self._at_home.get(said.mac, known.elsewhere)
+            known.settled = now - known.elsewhere >= self._settings.settle_after
         here.add(said.mac)
         self._seen = None
         return _host(said.mac, known)
 
     def forget(self, end: End) -> None:
-        """Forget the hosts at a port: it went down, or its host is declared."""
+        """Forget the hosts at a port: it went down, or leads to a switch."""
+        self._leave_home(end)
+        self._forget_learned(end)
+
+    def _forget_learned(self, end: End) -> None:
         self._only_answers.discard(end)
         for mac in self._at.pop(end, ()):
             for table in (self._learned, self._elsewhere):
@@ -170,6 +184,10 @@ class HostTable:
         assert self._only_answers <= self._at.keys()
         for end, macs in self._at.items():
             assert len(macs) <= self._settings.hosts_per_port, f"too many hosts at {end}"
+        for end, macs in self._home.items():
+            assert end in self._declared_ports, f"no host is declared at {end}"
+            assert len(macs) <= self._settings.hosts_per_port, f"too many MACs at {end}"
+        assert self._at_home.keys() <= set().union(*self._home.values())
         for mac, known in self._learned.items():
             assert mac in self._at[known.at]
         for mac, known in self._elsewhere.items():
@@ -188,6 +206,11 @@ class HostTable:
             known.settled = False
             self._seen = None
         known.settled |= now - known.elsewhere >= self._settings.settle_after
+
+    def _leave_home(self, end: End) -> None:
+        """What was heard at a port of a declared host counts no more."""
+        for mac in self._home.pop(end, ()):
+            self._at_home.pop(mac, None)
 
     def _leave(self, end: End) -> None:
         """No host is known at a port any more."""

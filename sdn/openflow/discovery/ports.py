@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from itertools import count
 
-from sdn.network.events import LinkChanged, NetworkEvent
+from sdn.network.events import FindingsChanged, LinkChanged, NetworkEvent
 from sdn.network.topology import Link
 from sdn.openflow.discovery.frames import is_station
 from sdn.openflow.discovery.hosts import End, HostTable
@@ -24,6 +24,20 @@ class PortTable:
         self._deadlines: dict[End, float] = {}  # of links whose probes have been missed
         self._serial = count(1)
         self._crossed: dict[End, tuple[End, float]] = {}  # whose probes arrive at a port, and when
+
+    # Results
+
+    def links(self) -> tuple[Link, ...]:
+        """The links that are up; those of switches that are away are as they were."""
+        return tuple(known.link for known in self._links_up())
+
+    def confirmed_links(self) -> tuple[Link, ...]:
+        """Those of them that have carried probes since both switches are there."""
+        return tuple(known.link for known in self._links_up() if known.confirmed)
+
+    def _links_up(self) -> list[KnownLink]:
+        known = dict.fromkeys(p.link for _, p in sorted(self._ports.items()) if p.link)
+        return [link for link in known if link.state is LinkState.UP]
 
     # Ports
 
@@ -109,6 +123,14 @@ class PortTable:
             self._known(end).link = known
             self._hosts.forget(end)
         return known
+
+    def _carries_probes(self, known: KnownLink) -> list[NetworkEvent]:
+        """A link is up, and confirmed."""
+        was_up, known.state = known.state is LinkState.UP, LinkState.UP
+        was_confirmed, known.confirmed = known.confirmed, True
+        if not was_up:
+            return [LinkChanged(known.link, up=True)]
+        return [] if was_confirmed else [FindingsChanged()]
 
     def _down(self, known: KnownLink) -> list[NetworkEvent]:
         """Take a link down; an undeclared one frees its ports."""

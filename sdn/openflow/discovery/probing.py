@@ -27,14 +27,16 @@ class KnownLink:
     """A link that was declared or is expected, or was found and not lost since.
 
     A `shared` one leads to a switch of another process, which probes it from there. Of an
-    `unprobed` one, no probes are expected: it is there as long as its ports are up.
+    `unprobed` one, no probes are expected: it is there as long as its ports are up. A `confirmed`
+    one has carried probes since both its switches are there; of others it is not known any more.
     """
 
-    __slots__ = ("declared", "link", "shared", "state", "unprobed")
+    __slots__ = ("confirmed", "declared", "link", "shared", "state", "unprobed")
 
     def __init__(self, link: Link, declared: bool) -> None:
         self.link = link
         self.declared = declared
+        self.confirmed = False
         self.shared = False
         self.unprobed = False
         self.state = LinkState.UNKNOWN

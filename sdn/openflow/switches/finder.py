@@ -45,7 +45,7 @@ class Finder:
 
     def links(self) -> tuple[Link, ...]:
         """The links that carry probes both ways."""
-        return self.discovery.links()
+        return self.discovery.confirmed_links()
 
     def hosts(self) -> tuple[SeenHost, ...]:
         """The hosts that were learned, and declared ones that were heard elsewhere."""

@@ -293,6 +293,8 @@ class ManagedSwitches:
         """Wait until a switch that the network lacks is part of it; its name."""
         if not self._joining:
             raise Unusable(f"no switch of the topology has datapath id {ready.dpid:#x}")
+        if not ready.dpid:
+            raise Unusable("it has datapath id 0, which no switch may have; give it another one")
         # Before anybody hears of it: neither an impostor nor an unusable switch may join.
         self._claims.check_certificate(connection, ready.dpid)
         await check_features(connection, ready, "", self._pipeline)

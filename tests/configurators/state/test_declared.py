@@ -127,6 +127,17 @@ def test_a_link_that_discovery_cannot_find_joins_and_is_found_good_as_long_as_it
     assert [set(tree.links) for tree in healed.trees.values()] == [{LINE.links[1], HIDDEN}]
 
 
+def test_a_link_that_is_to_carry_probes_is_lost_until_it_does() -> None:
+    doc = with_link(line(), HIDDEN, probed=True, connected=EVERYBODY)
+    check(line(), doc)
+    assert (doc.lost.links, doc.unprobed) == ((HIDDEN,), ())
+    assert with_link(doc, HIDDEN, probed=True, connected=EVERYBODY) == doc
+    assert later(doc).lost == Lost()
+    # If it is there already, it stays in use.
+    known = with_link(line(), HIDDEN, probed=False, connected=EVERYBODY)
+    assert with_link(known, HIDDEN, probed=True, connected=EVERYBODY).lost == Lost()
+
+
 def test_a_link_to_a_switch_that_is_not_connected_is_lost_until_it_is() -> None:
     doc = put(line(), "edge", 7)
     link = Link("s3", 8, "edge", 1)

@@ -9,7 +9,7 @@ from configurators.state.network import first_network
 from configurators.store.model import Lost, NetworkDoc
 from dispatcher.changes.damping import Damper, Observation, Patience
 from sdn.network.topologies import topology
-from sdn.network.topology import Switch
+from sdn.network.topology import Link, Switch
 
 DOC = first_network(topology("ring:5"), "legs", 1)
 ALL = frozenset(switch.id for switch in DOC.switches)
@@ -75,6 +75,31 @@ def test_a_link_is_lost_when_it_has_carried_no_probes_for_a_while() -> None:
     assert clock.after(0.1) == Lost(links=(LINK,))
     clock.see()
     assert clock.after(2) == Lost()
+
+
+def test_a_lost_link_is_back_when_it_was_found_where_links_are_looked_for() -> None:
+    clock = Clock()
+
+    def see(found: frozenset[Link] | None, *ports: tuple[str, int]) -> None:
+        observed = Observation(ALL, frozenset(), frozenset(ports), found=found)
+        clock.damper.observe(clock.doc, observed, clock.now)
+
+    nothing: frozenset[Link] = frozenset()
+    see(nothing)
+    assert clock.after(100) == Lost(), "it was not looked for yet"
+    see(nothing, LINK.ends[0])
+    assert clock.after(0) == Lost(links=(LINK,))
+    see(nothing)
+    assert clock.after(100) == Lost(links=(LINK,)), "something else may be plugged in"
+    see(frozenset([LINK]))
+    assert clock.after(1.9) == Lost(links=(LINK,))
+    assert clock.after(0.1) == Lost()
+    # One that cannot be found is back with its ports.
+    clock.doc = replace(DOC, unprobed=(LINK,))
+    see(nothing, LINK.ends[0])
+    assert clock.after(0) == Lost(links=(LINK,))
+    see(nothing)
+    assert clock.after(4) == Lost()
 
 
 def test_a_silent_link_is_not_lost_while_one_of_its_switches_is_away() -> None:

@@ -187,6 +187,42 @@ async def test_a_cable_that_carries_nothing_is_lost_though_its_ports_are_up(
         assert [link.up for link in d.status.topology().links] == [False, True, True]
 
 
+async def test_a_lost_link_stays_lost_for_the_process_that_gets_its_switches(
+    etcd_server: TestEtcd,
+) -> None:
+    async with discovering(etcd_server, "ring:4", southbound=2, connect=False) as (w, d):
+        _connect_to(w, 0)
+        doc = await settled(w, d)
+        cut, other = doc.links[0], doc.links[2]
+
+        async def lost(*links: Link) -> bool:
+            lost = (await stored(w)).lost
+            return (lost.switches, lost.links) == ((), links)
+
+        for link in (cut, other):
+            w.network.set_link(link, up=False)
+        await until(lambda: lost(cut, other))
+        w.network.mute(cut)
+        w.network.set_link(cut, up=True)  # both ports, and something else is plugged in
+        seen: list[tuple[Link, ...]] = []
+
+        def note() -> None:
+            assert d.catalogue.network_doc
+            seen.append(d.catalogue.network_doc.lost.links)
+
+        d.catalogue.network_changed.subscribe(note)
+        _connect_to(w, 1)
+
+        def moved() -> bool:
+            report = d.fleet.switch_reports.get("sb2")
+            return report is not None and len(report.switches) == 4
+
+        await until(moved)
+        w.network.set_link(other, up=True)
+        await until(lambda: lost(cut))
+        assert all(cut in links for links in seen)
+
+
 async def test_what_is_gone_for_good_is_removed_if_nothing_hangs_on_it(
     etcd_server: TestEtcd,
 ) -> None:
@@ -194,7 +230,7 @@ async def test_what_is_gone_for_good_is_removed_if_nothing_hangs_on_it(
         doc = await settled(w, d)
         await join_hosts(d, "ring:3")
         link = doc.links[0]
-        id = f"{link.a}:{link.a_port}-{link.b}:{link.b_port}"
+        id = _id(link)
         with pytest.raises(Conflict, match="it is not lost"):
             await d.network_parts.remove_link(id)
         for unknown in ("s1:1", "s1:77-s2:1", "x" * 300):
@@ -227,6 +263,87 @@ async def test_what_is_gone_for_good_is_removed_if_nothing_hangs_on_it(
             return len((await stored(w)).switches) == 3
 
         await until(three)
+
+
+@pytest.mark.parametrize("southbound", [1, 2])
+async def test_a_link_that_was_removed_with_its_switch_away_stays_removed(
+    etcd_server: TestEtcd, southbound: int
+) -> None:
+    async with discovering(etcd_server, "ring:4", southbound=southbound, connect=False) as (w, d):
+        link = next(one for one in w.network.topology.links if {one.a, one.b} == {"s2", "s3"})
+        w.connect("s1", "s2", "s3")
+
+        async def linked() -> bool:
+            doc = await stored(w)
+            return link in doc.links and len(doc.trees) == len(doc.usable)
+
+        await until(linked)
+        w.network.agents["s3"].drop()
+
+        async def away() -> bool:
+            doc = await stored(w)
+            return doc.lost.switches == ("s3",) and len(doc.trees) == len(doc.usable) == 1
+
+        await until(away)
+        _, gone = await d.network_parts.remove_link(_id(link))
+        assert gone
+        await _another_joins(w, "s4")
+        assert link not in (await stored(w)).links
+        w.network.agents["s3"].come_back()
+        assert (await settled(w, d)).lost.links == ()
+
+
+async def test_a_link_that_was_removed_is_not_found_by_the_process_that_had_its_switches(
+    etcd_server: TestEtcd,
+) -> None:
+    async with discovering(etcd_server, "ring:4", southbound=2, connect=False) as (w, d):
+        link = next(one for one in w.network.topology.links if {one.a, one.b} == {"s1", "s2"})
+        for number, process in enumerate(("sb1", "sb2")):
+            _connect_to(w, number, "s1", "s2", "s3")
+
+            async def held(process: str = process) -> bool:
+                report, found = d.fleet.switch_reports.get(process), d.fleet.found.get(process)
+                known = link in (await stored(w)).links
+                return bool(
+                    known and report and len(report.switches) == 3 and found and link in found.links
+                )
+
+            await until(held)
+        w.network.set_link(link, up=False)
+
+        async def lost() -> bool:
+            doc = await stored(w)
+            whole = not doc.lost.switches and len(doc.trees) == len(doc.usable)
+            return doc.lost.links == (link,) and whole
+
+        await until(lost)
+        _, gone = await d.network_parts.remove_link(_id(link))
+        assert gone
+        await _another_joins(w, "s4")
+        assert link not in (await stored(w)).links
+        w.network.set_link(link, up=True)
+        await settled(w, d)
+
+
+def _connect_to(w: Whole, process: int, *switches: str) -> None:
+    """Have these switches, or all, connect to this southbound process only."""
+    for name, agent in w.network.agents.items():
+        if not switches or name in switches:
+            agent.set_controllers([w.openflow[process]])
+
+
+async def _another_joins(w: Whole, switch: str) -> None:
+    """Have a switch connect, and wait until it has joined with a link: all was looked at again."""
+    w.connect(switch)
+
+    async def joined() -> bool:
+        return any(switch in (link.a, link.b) for link in (await stored(w)).links)
+
+    await until(joined)
+
+
+def _id(link: Link) -> str:
+    return f"{link.a}:{link.a_port}-{link.b}:{link.b_port}"
 
 
 async def test_102_switches_are_found_wired_and_ready(etcd_server: TestEtcd) -> None:

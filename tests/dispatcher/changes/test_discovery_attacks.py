@@ -7,7 +7,9 @@ from itertools import product
 import pytest
 
 from dispatcher.calls import RecordSpec
+from sdn.emulator.agent import Agent
 from sdn.emulator.frames import LLDP
+from sdn.emulator.switch import EmulatedSwitch
 from sdn.network.topology import Host, Link, PortTaken
 from sdn.openflow.discovery.frames import build_probe
 from tests.dispatcher.changes.test_discovery import discovering, join_hosts, settled, stored
@@ -94,3 +96,17 @@ async def test_a_cable_at_the_port_of_a_declared_host_is_named_and_the_host_stay
             return wrong in (await stored(w)).links
 
         await until(joined)
+
+
+async def test_a_switch_without_a_datapath_id_is_refused_and_others_go_on_to_join(
+    etcd_server: TestEtcd,
+) -> None:
+    async with discovering(etcd_server, "line:2", connect=False) as (w, d):
+        nobody = Agent(EmulatedSwitch("nobody", 0, []), w.openflow, lambda *_: None)
+        nobody.start()
+        try:
+            await until(lambda: any("datapath id 0" in one.text for one in d.status.differences()))
+            w.connect()
+            assert [switch.dpid for switch in (await settled(w, d)).switches] == [1, 2]
+        finally:
+            await nobody.stop()

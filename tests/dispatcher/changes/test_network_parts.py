@@ -11,7 +11,7 @@ from dispatcher.errors import Conflict, NotFound
 from dispatcher.views import LinkView
 from sdn.emulator.network import EmulatedNetwork
 from sdn.network.switch_limits import AS_ALL, SwitchLimits
-from sdn.network.topology import Switch, Topology
+from sdn.network.topology import Link, Switch, Topology
 from tests.dispatcher.changes.test_discovery import discovering, join_hosts, settled, stored
 from tests.dispatcher.support import SCHEMA, TIMEOUT
 from tests.dispatcher.whole import whole
@@ -139,6 +139,23 @@ async def test_a_link_at_a_port_that_a_switch_lacks_is_down_and_told(etcd_server
 
         await until(told)
         assert (await stored(w)).trees[0].links == doc.trees[0].links
+
+
+async def test_a_link_that_is_to_carry_probes_is_used_when_it_does(etcd_server: TestEtcd) -> None:
+    async with discovering(etcd_server, "ring:3") as (w, d):
+        doc = await settled(w, d)
+        old = doc.links[0]
+        new = Link(old.a, 9, old.b, 9)
+        view, made = await d.network_parts.put_link(f"{new.a}:9-{new.b}:9", probed=True)
+        assert (view.lldp, made) == (True, True)
+        assert (await stored(w)).lost.links == (new,)
+        w.network.recable(old, new)
+
+        async def changed() -> bool:
+            return (await stored(w)).lost.links == (old,)
+
+        await until(changed)
+        assert new in (await stored(w)).links
 
 
 async def test_a_described_network_is_not_changed(etcd_server: TestEtcd) -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sdn.network.events import LinkChanged
+from sdn.network.events import FindingsChanged, LinkChanged
 from sdn.network.topologies import topology
 from sdn.network.topology import Host, Link, Topology
 from sdn.openflow.discovery import discovery
@@ -207,8 +207,11 @@ def test_links_of_a_switch_that_is_not_connected_stay_as_they_are() -> None:
     cables.discovery.switch_down("s2")
     assert cables.rounds(10) == []
     assert cables.discovery.links() == (LINK,)
+    assert cables.discovery.confirmed_links() == ()
     cables.connect("s2")
-    assert cables.rounds(10) == []
+    assert cables.discovery.confirmed_links() == (), "it is not known yet whether it is still there"
+    assert cables.rounds(10) == [FindingsChanged()]
+    assert cables.discovery.confirmed_links() == (LINK,)
 
 
 def test_a_switch_that_goes_away_while_probes_are_missed_keeps_its_links() -> None:

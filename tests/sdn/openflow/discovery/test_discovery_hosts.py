@@ -109,6 +109,41 @@ def test_what_switches_forward_before_their_links_are_found_does_not_hide_them(
     assert [(one.switch, one.port) for one in cables.discovery.hosts()] == PORTS[: not declared]
 
 
+@pytest.mark.parametrize("declared_mac", [MAC, mac(1), None])
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_link_comes_up_again_though_a_declared_host_is_heard_through_it(
+    first: int, declared_mac: str | None
+) -> None:
+    # Its switch forwards what it says as soon as the port is up, before probes can arrive.
+    cables = Cables(NETWORK)
+    cables.discovery.declare_parts([Host("h1", *PORTS[0], mac=declared_mac)])
+    cables.connect()
+    cables.rounds()
+    link = NETWORK.links[0]
+    (end,) = (end for end in link.ends if end[0] == "s2")
+    cables.port(end, up=False)
+    cables.now += 60
+    cables.port(end, up=True)
+    for at in (PORTS[0], end) if first == 0 else (end, PORTS[0]):
+        cables.arrive(at, solicitation())
+    cables.rounds(2)
+    assert link in cables.discovery.links()
+
+
+def test_strangers_at_the_port_of_a_declared_host_are_remembered_within_bounds() -> None:
+    cables = Cables(NETWORK)
+    for mine in (None, mac(300)):
+        cables.discovery.declare_parts([Host("h1", *PORTS[0], mac=mine)])
+        cables.connect()
+        for number in range(200):
+            cables.arrive(PORTS[0], advertisement(mac(number)))
+            cables.now += 0.1
+            if number % 20 == 0:
+                cables.port(PORTS[0], up=False)
+                cables.port(PORTS[0], up=True)
+    assert cables.discovery.hosts() == ()
+
+
 def test_a_host_that_has_been_at_one_port_only_for_a_while_keeps_it() -> None:
     cables = Cables(NETWORK)
     link = NETWORK.links[0]

@@ -96,6 +96,9 @@ class Processes:
     def found(self) -> list[set[Link]]:
         return [set(discovery.links()) for discovery in self.discoveries]
 
+    def confirmed(self) -> list[set[Link]]:
+        return [set(discovery.confirmed_links()) for discovery in self.discoveries]
+
 
 def linked(keys: tuple[bytes, ...] = (KEY, KEY)) -> Processes:
     """Two switches of two processes, and the cable between them."""
@@ -157,6 +160,28 @@ def test_a_switch_that_goes_over_to_another_process_keeps_its_links() -> None:
         both.rounds(5)
         assert set.union(*both.found()) == set(both.network.links)
     assert not [e for events in both.events for e in events if e == LinkChanged(LINK, up=False)]
+
+
+def test_a_process_vouches_for_no_link_that_it_does_not_probe_any_more() -> None:
+    both = Processes(topology("ring:3"), {"s1": 0, "s2": 0, "s3": 1})
+    both.rounds(3)
+    links = set(both.network.links)
+    assert both.confirmed()[0] == links
+    both.move("s2")
+    assert LINK not in both.confirmed()[0], "it would not notice that it is gone"
+    both.rounds(3)
+    assert both.confirmed() == [{link for link in links if "s1" in (link.a, link.b)}, links]
+    both.discoveries[0].switch_down("s2")  # which it does not have any more
+    assert both.confirmed()[0] == {link for link in links if "s1" in (link.a, link.b)}
+    both.move("s1")
+    both.rounds(3)
+    assert both.confirmed() == [set(), links]
+    # Back again, a link that is gone meanwhile is none that it has found.
+    both.cut.add(LINK)
+    both.move("s1")
+    both.move("s2")
+    both.rounds(3)
+    assert both.confirmed()[0] == links - {LINK}
 
 
 def test_a_port_of_a_declared_host_leads_to_no_switch_of_another_process() -> None:
