@@ -10,7 +10,6 @@ configurator declares again what it should have.
 """
 
 import asyncio
-import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
@@ -28,8 +27,6 @@ from configurators.tracing import Tracer
 from dzflow.aio import BackgroundTasks
 from sdn.outcomes import Acknowledged, Outcome, Undefined
 from sdn.tables.flows import Batch
-
-log = logging.getLogger(__name__)
 
 
 class SouthboundClients:
