@@ -341,19 +341,19 @@ class Dispatcher:
         return self._parts.change_feed.changes(types, host, most)
 
     def publish_plan(self, space: str, view: object) -> None:
-        """Tell the readers of changes how far the plan for a space's partition map has come."""
+        """Send readers of changes how far the plan for a space's partition map has come."""
         self._parts.change_feed.publish_plan(space, view)
 
     def publish_job(self, view: object) -> None:
-        """Tell the readers of changes how the scheduled job goes."""
+        """Send readers of changes the state of the scheduled job."""
         self._parts.change_feed.publish_job(view)
 
     def publish_history(self, view: object) -> None:
-        """Tell the readers of changes what has happened to workers or partitions."""
+        """Send readers of changes an event of the history of workers and partitions."""
         self._parts.change_feed.publish_history(view)
 
     def publish_load(self, view: Callable[[], object]) -> None:
-        """Tell the readers of changes who asked for it the load; `view` makes the view of it."""
+        """Send the load to the readers that asked for it; `view` makes what they are sent."""
         self._parts.change_feed.publish_load(view)
 
     def sample_events(self, host: str, events: Iterable[Sample]) -> int:

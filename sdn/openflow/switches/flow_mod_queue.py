@@ -247,7 +247,7 @@ class FlowModQueue:
         if self._held and self._would_overtake(self._waiting[0]):
             return False
         if not self._fence.permits():
-            return False  # and whoever keeps the driver responsible is about to close the queue
+            return False  # and the owner is about to close the queue
         if self.limits.rate and (now := self._loop.time()) < self._not_before:
             if not self._scheduled:
                 self._scheduled = True
