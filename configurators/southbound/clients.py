@@ -12,7 +12,7 @@ configurator declares again what it should have.
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from configurators.southbound.client import Epochs, OnStale, OwnedPartition, SouthboundClient
 from configurators.southbound.counts import OutcomeCounts
@@ -232,7 +232,7 @@ class SouthboundClients:
 
     # Streams
 
-    def _receive(self, stream: Stream, message: Any) -> None:
+    def _receive(self, stream: Stream, message: FromSouthbound) -> None:
         client = self._clients.get(stream)
         if client and isinstance(message, SwitchReport):
             client.report = message

@@ -9,7 +9,7 @@ from typing import Any, Protocol, Self
 
 from configurators.streams.addresses import join_address, split_address
 from configurators.streams.handshake import Handshake
-from configurators.streams.stream import OnMessage, Stream, StreamOptions
+from configurators.streams.stream import OnMessage, Receives, Stream, StreamOptions
 from configurators.streams.tls import StreamTls, TlsGates, explain
 from dzflow.errors import DzflowError
 from dzflow.process.connections import ConnectionLimits, ConnectionTable
@@ -32,7 +32,7 @@ async def connect(
     address: str,
     token: bytes,
     on_message: OnMessage,
-    receives: Any,
+    receives: Receives,
     name: str,
     options: StreamOptions | None = None,
     on_open: Callable[[Stream], None] | None = None,
@@ -85,7 +85,7 @@ class Connect(Protocol):
         address: str,
         token: bytes,
         on_message: OnMessage,
-        receives: Any,
+        receives: Receives,
         name: str,
         options: StreamOptions | None = None,
         on_open: Callable[[Stream], None] | None = None,
@@ -101,7 +101,7 @@ class Listen(Protocol):
         address: str,
         token: bytes,
         on_message: OnMessage,
-        receives: Any,
+        receives: Receives,
         name: str = "",
         on_open: Callable[[Stream], None] | None = None,
         options: StreamOptions | None = None,
@@ -121,7 +121,7 @@ class Listener:
         address: str,
         token: bytes,
         on_message: OnMessage,
-        receives: Any,
+        receives: Receives,
         name: str = "",
         on_open: Callable[[Stream], None] | None = None,
         options: StreamOptions | None = None,
@@ -242,7 +242,7 @@ class _Accepted(Stream):
         listener: Listener,
         handshake: Handshake,
         on_message: OnMessage,
-        receives: Any,
+        receives: Receives,
         options: StreamOptions,
     ) -> None:
         super().__init__(handshake, on_message, receives, options, listener.opened)

@@ -10,6 +10,7 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable
 from struct import Struct as Layout
+from types import UnionType
 from typing import Any, cast
 
 import msgspec
@@ -24,6 +25,9 @@ log = logging.getLogger(__name__)
 
 OnMessage = Callable[["Stream", Any], Any]
 """Handles a message. The reply to an ask is what it returns, or what its awaitable returns."""
+
+Receives = type[Struct] | UnionType
+"""The messages that may come: one kind, or a union of several."""
 
 _HEAD = Layout("!IBI")  # length of the rest, kind, number of an ask or 0
 _REST = _HEAD.size - 4
@@ -70,7 +74,7 @@ class Stream(asyncio.Protocol):
         self,
         handshake: Handshake,
         on_message: OnMessage,
-        receives: Any,
+        receives: Receives,
         options: StreamOptions,
         on_open: Callable[["Stream"], None],
     ) -> None:

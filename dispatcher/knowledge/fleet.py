@@ -111,7 +111,7 @@ class Fleet:
                 return name
         return None
 
-    def _received(self, stream: Stream, message: object) -> None:
+    def _received(self, stream: Stream, message: FromConfigurator | FromSouthbound) -> None:
         if isinstance(message, Dones):
             self.tasks_done.emit(message, stream.peer)
         elif isinstance(message, Waiting):

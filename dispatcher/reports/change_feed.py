@@ -115,9 +115,8 @@ class ChangeFeed:
         self._readers: set[_Reader] = set()
         self._watching: list[asyncio.Task[None]] = []
         self._tasks = BackgroundTasks()
-        self._last: dict[
-            tuple[ChangeType, str], Struct | None
-        ] = {}  # the last published view of each thing
+        # The last published view of each thing.
+        self._last: dict[tuple[ChangeType, str], Struct | None] = {}
         catalogue.space_changed.subscribe(self._space_changed)
         catalogue.network_changed.subscribe(self._network_changed)
         fleet.switches_changed.subscribe(self._network_changed)
