@@ -11,6 +11,7 @@ from configurators.streams.addresses import join_address, split_address
 from configurators.streams.handshake import Handshake
 from configurators.streams.stream import OnMessage, Receives, Stream, StreamOptions
 from configurators.streams.tls import StreamTls, TlsGates, explain
+from dzflow.aio import wait_for_any
 from dzflow.errors import DzflowError
 from dzflow.process.connections import ConnectionLimits, ConnectionTable
 from dzflow.process.limited_log import LimitedLog
@@ -63,15 +64,11 @@ async def connect(
             _, stream = await loop.create_connection(make, host, port, ssl=context)
     except (OSError, TimeoutError) as error:
         raise CannotConnect(f"{address}: {explain(error) or 'no answer in time'}") from error
-    waits = [asyncio.ensure_future(event.wait()) for event in (opened, stream.closed)]
     try:
-        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        await wait_for_any(opened, stream.closed)
     except asyncio.CancelledError:
         stream.cut("no longer needed")
         raise
-    finally:
-        for wait in waits:
-            wait.cancel()
     if not opened.is_set():
         raise CannotConnect(f"{address}: {stream.reason}")
     return stream
