@@ -58,7 +58,7 @@ class BadKey(BadInput):
     """A key that is too short to protect probes, or too long for the hash."""
 
 
-class Discovery(PortTable):
+class Discovery:
     """Learns links and hosts from reports of switches, and says which probes to send.
 
     Processes that share switches have the same key. Each counts its nonces from another random
@@ -81,7 +81,8 @@ class Discovery(PortTable):
         self.counters = DiscoveryCounters()
         self.settings = settings or Settings()
         self._key = key
-        super().__init__(self.settings, HostTable(self.settings, self.counters))
+        self._hosts = HostTable(self.settings, self.counters)
+        self._ports = PortTable(self.settings, self._hosts)
         self._closed = False
         self._busy: frozenset[str] = frozenset()
         self._probe_budget = Budget(self.settings.probe_rate, self.settings.probe_burst)
@@ -93,8 +94,7 @@ class Discovery(PortTable):
 
     def links(self) -> tuple[Link, ...]:
         """The links that are up."""
-        known = dict.fromkeys(p.link for _, p in sorted(self._ports.items()) if p.link)
-        return tuple(link.link for link in known if link.state is LinkState.UP)
+        return tuple(one.link for one in self._ports.links() if one.state is LinkState.UP)
 
     def hosts(self) -> tuple[Host, ...]:
         """The hosts that were learned."""
@@ -106,9 +106,7 @@ class Discovery(PortTable):
 
     def crossed(self, now: float) -> dict[End, End]:
         """The ports at which probes arrive of a port that should lead elsewhere."""
-        since = now - (self.settings.missed + 1) * self.settings.interval
-        self._crossed = {end: seen for end, seen in self._crossed.items() if seen[1] >= since}
-        return {end: origin for end, (origin, _) in sorted(self._crossed.items())}
+        return self._ports.crossed(now)
 
     def validate(self) -> None:
         """Assert the invariants of discovery; for tests."""
@@ -120,14 +118,7 @@ class Discovery(PortTable):
                 assert not self._hosts.is_host_port(end), f"{end} has a host"
         for host in self.hosts():
             assert (host.switch, host.port) not in ends
-        for end in self._deadlines:
-            known = self._ports[end].link
-            assert known is not None
-            assert end in known.link.ends
-        for (switch, number), port in self._ports.items():
-            assert number in self._numbers[switch]
-            if port.link is not None:
-                assert self._ports[port.link.peer((switch, number))].link is port.link
+        self._ports.validate()
         self._hosts.validate()
 
     # Declarations of the operator
@@ -160,19 +151,19 @@ class Discovery(PortTable):
         wanted = dict.fromkeys(links)
         reserved = {end: link for link in wanted for end in link.ends}
         events: list[NetworkEvent] = []
-        for known in dict.fromkeys(p.link for _, p in sorted(self._ports.items()) if p.link):
+        for known in self._ports.links():
             was_up, known.declared = known.state is LinkState.UP, known.link in wanted
             known.unprobed = known.unprobed and known.declared and known.link in unprobed
             taken = any(end in reserved or self._hosts.is_declared(end) for end in known.link.ends)
             if known.declared or (was_up and not taken and not closed):
                 continue
-            self._down(known)
+            self._ports.take_down(known)
             if was_up:
                 events.append(LinkChanged(known.link, up=False))
         for link in wanted:
-            events += self._reserve(link, link in unprobed)
+            events += self._ports.reserve(link, link in unprobed)
         for link in expected:
-            self._expect(link)
+            self._ports.expect(link)
         return events
 
     # Reports of switches
@@ -184,44 +175,25 @@ class Discovery(PortTable):
 
         `macs`: the MACs of its ports, as far as they are known.
         """
-        self._connected.add(switch)
-        live = {number for number in ports if 1 <= number <= MAX_PORT}
-        events: list[NetworkEvent] = []
-        for number in sorted(self._numbers.get(switch, set()) - live):
-            events += self._port_down((switch, number))
-        for number in sorted(live):
-            self._port_up((switch, number), mac=(macs or {}).get(number))
-        return events
+        return self._ports.switch_up(switch, ports, macs or {})
 
     def switch_down(self, switch: str) -> None:
         """The connection to a switch is lost; it may go on forwarding, so its links stay."""
-        self._connected.discard(switch)
-        self._suspend([switch])
-        for number in self._numbers.get(switch, ()):
-            self._ports[switch, number].silence(next(self._serial))
+        self._ports.switch_down(switch)
 
     def switch_removed(self, switch: str) -> list[NetworkEvent]:
         """A switch is no longer part of the network: everything about it is forgotten."""
-        self.switch_down(switch)
-        events: list[NetworkEvent] = []
-        for number in sorted(self._numbers.pop(switch, ())):
-            end = (switch, number)
-            events += self._port_down(end)
-            port = self._ports.pop(end)
-            self._schedule.remove(port)
-            if port.link is not None:
-                self._ports[port.link.peer(end)].link = None
-        return events
+        return self._ports.switch_removed(switch)
 
     def port_changed(
         self, switch: str, port: int, up: bool, now: float, mac: bytes | None = None
     ) -> list[NetworkEvent]:
         """A port of a connected switch went up or down."""
-        if switch not in self._connected or not 1 <= port <= MAX_PORT:
+        if switch not in self._ports.connected or not 1 <= port <= MAX_PORT:
             return []
         if not up:
-            return self._port_down((switch, port))
-        self._port_up((switch, port), now, mac)
+            return self._ports.port_down((switch, port))
+        self._ports.port_up((switch, port), now, mac)
         return []
 
     def packet_in(self, switch: str, port: int, data: bytes, now: float) -> list[NetworkEvent]:
@@ -229,7 +201,7 @@ class Discovery(PortTable):
         counters, end = self.counters, (switch, port)
         counters.packet_ins += 1
         at = self._ports.get(end)
-        if at is None or not at.up or switch not in self._connected:
+        if at is None or not at.up or switch not in self._ports.connected:
             counters.unknown_port += 1
             return []
         kind = data[12:14]
@@ -259,14 +231,14 @@ class Discovery(PortTable):
         """
         self._busy = frozenset(busy)
         if self._busy:
-            self._suspend(self._busy)
+            self._ports.suspend(self._busy)
         found: list[tuple[str, int, bytes]] = []
-        while (first := self._schedule.first()) and first[0] <= now:
+        while (first := self._ports.schedule.first()) and first[0] <= now:
             _, end, port = first
             wanted = self._is_to_be_probed(end, port, now)
             if wanted and not self._probe_budget.take(now):
                 break
-            self._schedule.put_off(end, port, now)
+            self._ports.schedule.put_off(end, port, now)
             if wanted:
                 found.append((*end, self._probe(end, port, now)))
                 if self._is_to_be_asked(end, port) and self._probe_budget.take(now):
@@ -275,17 +247,12 @@ class Discovery(PortTable):
 
     def tick(self, now: float) -> list[NetworkEvent]:
         """Take links down whose probes have not arrived for too long."""
-        events: list[NetworkEvent] = []
-        for end in [end for end, deadline in self._deadlines.items() if deadline <= now]:
-            link = self._ports[end].link
-            if self._deadlines.pop(end, None) is not None and link is not None:
-                events += self._down(link)
-        return events
+        return self._ports.take_down_overdue(now)
 
     def wake_at(self, now: float) -> float | None:
         """When `probes` and `tick` next have something to do; None if nothing is known."""
-        times = list(self._deadlines.values())
-        if first := self._schedule.first():
+        times = [] if (deadline := self._ports.next_deadline()) is None else [deadline]
+        if first := self._ports.schedule.first():
             times.append(max(first[0], now + self._probe_budget.wait(now)))
         return min(times, default=None)
 
@@ -300,7 +267,7 @@ class Discovery(PortTable):
             return not self._closed
         peer = port.link.peer(end)[0]
         # A switch that is not connected here may be another process's.
-        return self._is_watched(peer) or peer not in self._connected
+        return self._is_watched(peer) or peer not in self._ports.connected
 
     def _is_to_be_asked(self, end: End, port: ProbedPort) -> bool:
         """Whether hosts at a port are asked now: not before a link would have been found."""
@@ -309,7 +276,7 @@ class Discovery(PortTable):
         return due and self._ask_hosts and port.link is None and not self._hosts.is_host_port(end)
 
     def _is_watched(self, switch: str) -> bool:
-        return switch in self._connected and switch not in self._busy
+        return switch in self._ports.connected and switch not in self._busy
 
     def _probe(self, end: End, port: ProbedPort, now: float) -> bytes:
         if port.nonce is not None:
@@ -321,7 +288,7 @@ class Discovery(PortTable):
         self.counters.probes_sent += 1
         lost = port.unanswered >= self.settings.missed
         if lost and port.link is not None and self._must_answer(end, port.link):
-            self._deadlines.setdefault(end, now + self.settings.interval)
+            self._ports.await_probe(end, now + self.settings.interval)
         heard = port.heard[1] if port.heard else 0
         return frames.build_probe(self._key, *end, port.nonce, heard, port.mac)
 
@@ -343,7 +310,7 @@ class Discovery(PortTable):
             return []
         origin = (probe.switch, probe.port)
         sender = self._ports.get(origin)
-        if origin[0] not in self._connected:
+        if origin[0] not in self._ports.connected:
             return self._heard_another(end, at, origin, probe, now)
         if origin == end:
             counters.lldp_reflected += 1
@@ -352,7 +319,7 @@ class Discovery(PortTable):
         elif origin[0] == end[0]:
             counters.lldp_own_switch += 1
         elif self._hosts.forget_switch(end, probe.mac):
-            self._schedule.hasten(end, at, now)  # so that the other port learns the same
+            self._ports.schedule.hasten(end, at, now)  # so that the other port learns the same
         elif not self._is_refused(end, at, origin, sender, now):
             return self._accept(end, at, origin, sender, now)
         return []
@@ -365,7 +332,7 @@ class Discovery(PortTable):
         if not 1 <= origin[1] <= MAX_PORT:
             counters.lldp_foreign += 1
         elif self._hosts.forget_switch(end, probe.mac):
-            self._schedule.hasten(end, at, now)
+            self._ports.schedule.hasten(end, at, now)
         elif not self._is_refused(end, at, origin, far, now):
             return self._share(end, at, origin, probe, now)
         return []
@@ -395,18 +362,20 @@ class Discovery(PortTable):
         self, end: End, at: ProbedPort, origin: End, probe: frames.Probe, now: float
     ) -> list[NetworkEvent]:
         if at.heard is None or at.heard[0] != origin:
-            self._schedule.hasten(end, at, now)  # our answer, without waiting for the next round
+            self._ports.schedule.hasten(
+                end, at, now
+            )  # our answer, without waiting for the next round
         at.heard = origin, probe.nonce
         # The one before the last, too: the two processes may always send at the same moment.
         if probe.heard not in at.recent:
             return []
         self.counters.probes_accepted += 1
-        self._crossed.pop(end, None)
+        self._ports.uncross(end)
         at.unanswered = 0
-        self._deadlines.pop(end, None)
+        self._ports.stop_awaiting(end)
         link = at.link
         if link is None:
-            link = self._new_link(Link(*end, *origin))
+            link = self._ports.new_link(Link(*end, *origin))
         link.shared = True
         was, link.state = link.state, LinkState.UP
         return [] if was is LinkState.UP else [LinkChanged(link.link, up=True)]
@@ -415,27 +384,29 @@ class Discovery(PortTable):
         self, end: End, at: ProbedPort, origin: End, sender: ProbedPort, now: float
     ) -> list[NetworkEvent]:
         self.counters.probes_accepted += 1
-        self._crossed.pop(end, None)
+        self._ports.uncross(end)
         sender.nonce = None
         sender.unanswered = 0
         sender.reach = (end, at.life)
-        self._deadlines.pop(origin, None)
+        self._ports.stop_awaiting(origin)
         link = at.link
         if link is not None:
             link.shared = False
         if link is not None and link.state is LinkState.UP:
             return []
         if at.reach != (origin, sender.life):
-            self._schedule.hasten(end, at, now)  # our answer, without waiting for the next round
+            self._ports.schedule.hasten(
+                end, at, now
+            )  # our answer, without waiting for the next round
             return []
         if link is None:
-            link = self._new_link(Link(*end, *origin))
+            link = self._ports.new_link(Link(*end, *origin))
         link.state = LinkState.UP
         return [LinkChanged(link.link, up=True)]
 
     def _refuse(self, end: End, at: ProbedPort, origin: End, now: float, why: str) -> None:
         """Note that two ports seem to be connected that are no link; log once for each pair why."""
-        self._crossed[end] = origin, now
+        self._ports.cross(end, origin, now)
         if origin not in at.warned and len(at.warned) < MAX_WARNINGS:
             at.warned.add(origin)
             log.warning(
