@@ -44,7 +44,7 @@ from sdn.openflow.discovery import frames
 from sdn.openflow.discovery.hosts import End, HostTable
 from sdn.openflow.discovery.limits import Budget, DiscoveryCounters, Settings
 from sdn.openflow.discovery.ports import PortTable
-from sdn.openflow.discovery.probing import KnownLink, LinkState, ProbedPort
+from sdn.openflow.discovery.probed_ports import KnownLink, LinkState, ProbedPort
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from sdn.network.topology import MAX_PORT, Link
 from sdn.openflow.discovery.frames import is_station
 from sdn.openflow.discovery.hosts import End, HostTable
 from sdn.openflow.discovery.limits import Settings
-from sdn.openflow.discovery.probing import LONG_AGO, KnownLink, LinkState, ProbedPort, Schedule
+from sdn.openflow.discovery.probed_ports import LONG_AGO, KnownLink, LinkState, ProbedPort, Schedule
 
 
 class PortTable:
