@@ -32,7 +32,6 @@ its port as its source, under the tag. What was heard from this MAC at the port 
 arrives was that switch, and no host. A host that takes this MAC has only said nothing, too.
 """
 
-import logging
 from collections.abc import Collection, Iterable, Mapping
 from itertools import count
 
@@ -44,14 +43,10 @@ from sdn.openflow.discovery import frames
 from sdn.openflow.discovery.hosts import End, HostTable
 from sdn.openflow.discovery.limits import Budget, DiscoveryCounters, Settings
 from sdn.openflow.discovery.ports import PortTable
-from sdn.openflow.discovery.probed_ports import KnownLink, LinkState, ProbedPort
-
-log = logging.getLogger(__name__)
+from sdn.openflow.discovery.probed_ports import LinkState
+from sdn.openflow.discovery.prober import Prober
 
 SHORTEST_KEY, LONGEST_KEY = 16, 64
-PROBES_AT_HOSTS = 10  # where a host has spoken, in a row: it may be a switch
-SELDOM = 10  # the rounds between later probes there
-MAX_WARNINGS = 4  # for each port until it goes down, so that an attacker cannot fill the log
 
 
 class BadKey(BadInput):
@@ -80,15 +75,13 @@ class Discovery:
             )
         self.counters = DiscoveryCounters()
         self.settings = settings or Settings()
-        self._key = key
         self._hosts = HostTable(self.settings, self.counters)
         self._ports = PortTable(self.settings, self._hosts)
-        self._closed = False
-        self._busy: frozenset[str] = frozenset()
-        self._probe_budget = Budget(self.settings.probe_rate, self.settings.probe_burst)
+        nonces = count(first_nonce)
+        self._prober = Prober(
+            key, self.settings, self._ports, self._hosts, self.counters, nonces, ask_hosts
+        )
         self._total_budget = Budget(self.settings.total_rate, self.settings.total_burst)
-        self._nonces = count(first_nonce)
-        self._ask_hosts = ask_hosts
 
     # Results
 
@@ -147,7 +140,7 @@ class Discovery:
         reported to be down: no probes have to pass them.
         """
         self._hosts.declare(hosts)
-        self._closed = closed
+        self._prober.closed = closed
         wanted = dict.fromkeys(links)
         reserved = {end: link for link in wanted for end in link.ends}
         events: list[NetworkEvent] = []
@@ -213,7 +206,7 @@ class Discovery:
         elif at.link is None and not self._total_budget.take(now):
             counters.over_total_rate += 1
         elif kind == frames.LLDP_TYPE:
-            return self._probe_arrived(end, at, data, now)
+            return self._prober.arrived(end, at, data, now)
         elif kind == frames.IPV6_TYPE:
             return self._host_spoke(end, data, now)
         else:
@@ -229,21 +222,7 @@ class Discovery:
 
         Switches that are busy would send them late: they get none, and their links do not time out.
         """
-        self._busy = frozenset(busy)
-        if self._busy:
-            self._ports.suspend(self._busy)
-        found: list[tuple[str, int, bytes]] = []
-        while (first := self._ports.schedule.first()) and first[0] <= now:
-            _, end, port = first
-            wanted = self._is_to_be_probed(end, port, now)
-            if wanted and not self._probe_budget.take(now):
-                break
-            self._ports.schedule.put_off(end, port, now)
-            if wanted:
-                found.append((*end, self._probe(end, port, now)))
-                if self._is_to_be_asked(end, port) and self._probe_budget.take(now):
-                    found.append((*end, frames.build_question(frames.asker_at(*end))))
-        return found
+        return self._prober.due(now, busy)
 
     def tick(self, now: float) -> list[NetworkEvent]:
         """Take links down whose probes have not arrived for too long."""
@@ -251,171 +230,8 @@ class Discovery:
 
     def wake_at(self, now: float) -> float | None:
         """When `probes` and `tick` next have something to do; None if nothing is known."""
-        times = [] if (deadline := self._ports.next_deadline()) is None else [deadline]
-        if first := self._ports.schedule.first():
-            times.append(max(first[0], now + self._probe_budget.wait(now)))
-        return min(times, default=None)
-
-    # Probes
-
-    def _is_to_be_probed(self, end: End, port: ProbedPort, now: float) -> bool:
-        if not port.up or not self._is_watched(end[0]) or self._hosts.is_declared(end):
-            return False
-        if self._hosts.is_host_port(end) and port.unanswered >= PROBES_AT_HOSTS:
-            return now - port.sent > (SELDOM - 0.5) * self.settings.interval
-        if port.link is None:
-            return not self._closed
-        peer = port.link.peer(end)[0]
-        # A switch that is not connected here may be another process's.
-        return self._is_watched(peer) or peer not in self._ports.connected
-
-    def _is_to_be_asked(self, end: End, port: ProbedPort) -> bool:
-        """Whether hosts at a port are asked now: not before a link would have been found."""
-        missed = port.unanswered
-        due = 2 <= missed <= 4 or missed % 10 == 0
-        return due and self._ask_hosts and port.link is None and not self._hosts.is_host_port(end)
-
-    def _is_watched(self, switch: str) -> bool:
-        return switch in self._ports.connected and switch not in self._busy
-
-    def _probe(self, end: End, port: ProbedPort, now: float) -> bytes:
-        if port.nonce is not None:
-            port.reach = None  # the last one did not arrive
-        port.nonce = next(self._nonces)
-        port.recent = (*port.recent[-1:], port.nonce)
-        port.sent = now
-        port.unanswered += 1
-        self.counters.probes_sent += 1
-        lost = port.unanswered >= self.settings.missed
-        if lost and port.link is not None and self._must_answer(end, port.link):
-            self._ports.await_probe(end, now + self.settings.interval)
-        heard = port.heard[1] if port.heard else 0
-        return frames.build_probe(self._key, *end, port.nonce, heard, port.mac)
-
-    def _must_answer(self, end: End, link: KnownLink) -> bool:
-        """Whether a link is down if its probes are missing."""
-        watched = link.shared or self._is_watched(link.peer(end)[0])
-        return watched and not link.unprobed and link.state is not LinkState.DOWN
-
-    def _probe_arrived(
-        self, end: End, at: ProbedPort, data: bytes, now: float
-    ) -> list[NetworkEvent]:
-        counters = self.counters
-        probe = frames.read_probe(data)
-        if probe is None:
-            counters.lldp_foreign += 1
-            return []
-        if not probe.authentic(self._key):
-            counters.lldp_forged += 1
-            return []
-        origin = (probe.switch, probe.port)
-        sender = self._ports.get(origin)
-        if origin[0] not in self._ports.connected:
-            return self._heard_another(end, at, origin, probe, now)
-        if origin == end:
-            counters.lldp_reflected += 1
-        elif sender is None or sender.nonce != probe.nonce:
-            counters.lldp_replayed += 1
-        elif origin[0] == end[0]:
-            counters.lldp_own_switch += 1
-        elif self._hosts.forget_switch(end, probe.mac):
-            self._ports.schedule.hasten(end, at, now)  # so that the other port learns the same
-        elif not self._is_refused(end, at, origin, sender, now):
-            return self._accept(end, at, origin, sender, now)
-        return []
-
-    def _heard_another(
-        self, end: End, at: ProbedPort, origin: End, probe: frames.Probe, now: float
-    ) -> list[NetworkEvent]:
-        """A probe of a switch that is not connected here: another process's, or an old one."""
-        counters, far = self.counters, self._ports.get(origin)
-        if not 1 <= origin[1] <= MAX_PORT:
-            counters.lldp_foreign += 1
-        elif self._hosts.forget_switch(end, probe.mac):
-            self._ports.schedule.hasten(end, at, now)
-        elif not self._is_refused(end, at, origin, far, now):
-            return self._share(end, at, origin, probe, now)
-        return []
-
-    def _is_refused(
-        self, end: End, at: ProbedPort, origin: End, far: ProbedPort | None, now: float
-    ) -> bool:
-        """Whether two ports can be no link; that is counted and noted. `far` is at `origin`."""
-        if self._hosts.is_host_port(end) or self._hosts.is_host_port(origin):
-            self.counters.lldp_at_host += 1
-            self._refuse(end, at, origin, now, "a host was seen or declared at one of them")
-            return True
-        far_link = far.link if far else None
-        if at.link is not far_link:
-            self.counters.lldp_conflict += 1
-            older = at.link or far_link
-            assert older
-            self._refuse(end, at, origin, now, f"{older.link} is a link already, which stays")
-            return True
-        if at.link is None and self._closed:
-            self.counters.lldp_conflict += 1
-            self._refuse(end, at, origin, now, "only declared links are allowed")
-            return True
-        return False
-
-    def _share(
-        self, end: End, at: ProbedPort, origin: End, probe: frames.Probe, now: float
-    ) -> list[NetworkEvent]:
-        if at.heard is None or at.heard[0] != origin:
-            self._ports.schedule.hasten(
-                end, at, now
-            )  # our answer, without waiting for the next round
-        at.heard = origin, probe.nonce
-        # The one before the last, too: the two processes may always send at the same moment.
-        if probe.heard not in at.recent:
-            return []
-        self.counters.probes_accepted += 1
-        self._ports.uncross(end)
-        at.unanswered = 0
-        self._ports.stop_awaiting(end)
-        link = at.link
-        if link is None:
-            link = self._ports.new_link(Link(*end, *origin))
-        link.shared = True
-        was, link.state = link.state, LinkState.UP
-        return [] if was is LinkState.UP else [LinkChanged(link.link, up=True)]
-
-    def _accept(
-        self, end: End, at: ProbedPort, origin: End, sender: ProbedPort, now: float
-    ) -> list[NetworkEvent]:
-        self.counters.probes_accepted += 1
-        self._ports.uncross(end)
-        sender.nonce = None
-        sender.unanswered = 0
-        sender.reach = (end, at.life)
-        self._ports.stop_awaiting(origin)
-        link = at.link
-        if link is not None:
-            link.shared = False
-        if link is not None and link.state is LinkState.UP:
-            return []
-        if at.reach != (origin, sender.life):
-            self._ports.schedule.hasten(
-                end, at, now
-            )  # our answer, without waiting for the next round
-            return []
-        if link is None:
-            link = self._ports.new_link(Link(*end, *origin))
-        link.state = LinkState.UP
-        return [LinkChanged(link.link, up=True)]
-
-    def _refuse(self, end: End, at: ProbedPort, origin: End, now: float, why: str) -> None:
-        """Note that two ports seem to be connected that are no link; log once for each pair why."""
-        self._ports.cross(end, origin, now)
-        if origin not in at.warned and len(at.warned) < MAX_WARNINGS:
-            at.warned.add(origin)
-            log.warning(
-                "port %d of %s receives probes of port %d of %s, but %s; check the cables, and"
-                " whether a host relays probes",
-                *end[::-1],
-                *origin[::-1],
-                why,
-            )
+        times = (self._ports.next_deadline(), self._prober.next_due(now))
+        return min((at for at in times if at is not None), default=None)
 
     # Hosts
 

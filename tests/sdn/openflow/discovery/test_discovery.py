@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from sdn.network.events import LinkChanged
 from sdn.network.topologies import topology
 from sdn.network.topology import Host, Link, Topology
-from sdn.openflow.discovery import discovery
-from sdn.openflow.discovery.discovery import PROBES_AT_HOSTS, BadKey, Discovery
+from sdn.openflow.discovery import prober
+from sdn.openflow.discovery.discovery import BadKey, Discovery
 from sdn.openflow.discovery.limits import BadSettings, Settings
+from sdn.openflow.discovery.prober import PROBES_AT_HOSTS
 from tests.sdn.openflow.cables import KEY, Cables, advertisement, hosts_of, links_of
 from tests.strategies import topologies
 from tests.support import warnings_of
@@ -297,7 +298,7 @@ def test_a_cable_that_was_moved_unnoticed_is_found_once_the_old_link_is_lost(
     assert cables.discovery.counters.lldp_conflict > 0
     assert "s1:1 - s2:1 is a link already, which stays" in caplog.text
     # One for each end, not one for each probe.
-    assert len(warnings_of(caplog, discovery.__name__)) == 2
+    assert len(warnings_of(caplog, prober.__name__)) == 2
 
 
 def test_a_cable_from_a_switch_to_itself_is_no_link() -> None:
