@@ -41,7 +41,7 @@ from sdn.network.findings import SeenHost
 from sdn.network.topology import MAX_PORT, Host, Link, Topology
 from sdn.openflow.discovery import frames
 from sdn.openflow.discovery.hosts import End, HostTable
-from sdn.openflow.discovery.limits import Budget, DiscoveryCounters, Settings
+from sdn.openflow.discovery.limits import Budget, DiscoveryCounters, DiscoveryLimits
 from sdn.openflow.discovery.ports import PortTable
 from sdn.openflow.discovery.probed_ports import LinkState
 from sdn.openflow.discovery.prober import Prober
@@ -64,7 +64,7 @@ class Discovery:
     def __init__(
         self,
         key: bytes,
-        settings: Settings | None = None,
+        limits: DiscoveryLimits | None = None,
         first_nonce: int = 1,
         *,
         ask_hosts: bool = False,
@@ -74,14 +74,14 @@ class Discovery:
                 f"a key of {len(key)} bytes; take {SHORTEST_KEY} to {LONGEST_KEY} random ones"
             )
         self.counters = DiscoveryCounters()
-        self.settings = settings or Settings()
-        self._hosts = HostTable(self.settings, self.counters)
-        self._ports = PortTable(self.settings, self._hosts)
+        self.limits = limits or DiscoveryLimits()
+        self._hosts = HostTable(self.limits, self.counters)
+        self._ports = PortTable(self.limits, self._hosts)
         nonces = count(first_nonce)
         self._prober = Prober(
-            key, self.settings, self._ports, self._hosts, self.counters, nonces, ask_hosts
+            key, self.limits, self._ports, self._hosts, self.counters, nonces, ask_hosts
         )
-        self._total_budget = Budget(self.settings.total_rate, self.settings.total_burst)
+        self._total_budget = Budget(self.limits.total_rate, self.limits.total_burst)
 
     # Results
 

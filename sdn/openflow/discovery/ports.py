@@ -7,7 +7,7 @@ from sdn.network.events import LinkChanged, NetworkEvent
 from sdn.network.topology import MAX_PORT, Link
 from sdn.openflow.discovery.frames import is_station
 from sdn.openflow.discovery.hosts import End, HostTable
-from sdn.openflow.discovery.limits import Settings
+from sdn.openflow.discovery.limits import DiscoveryLimits
 from sdn.openflow.discovery.probed_ports import LONG_AGO, KnownLink, LinkState, ProbedPort, Schedule
 
 
@@ -17,10 +17,10 @@ class PortTable:
     `connected` are the switches that have a connection here.
     """
 
-    def __init__(self, settings: Settings, hosts: HostTable) -> None:
+    def __init__(self, limits: DiscoveryLimits, hosts: HostTable) -> None:
         self.connected: set[str] = set()
-        self.schedule = Schedule(settings.interval)
-        self._settings = settings
+        self.schedule = Schedule(limits.interval)
+        self._limits = limits
         self._hosts = hosts
         self._ports: dict[End, ProbedPort] = {}
         self._numbers: dict[str, set[int]] = {}  # of the ports that each switch has in `_ports`
@@ -93,7 +93,7 @@ class PortTable:
     def _known(self, end: End) -> ProbedPort:
         port = self._ports.get(end)
         if port is None:
-            port = ProbedPort(self._settings, next(self._serial))
+            port = ProbedPort(self._limits, next(self._serial))
             self._ports[end] = port
             self._numbers.setdefault(end[0], set()).add(end[1])
         return port
@@ -132,7 +132,7 @@ class PortTable:
 
     def crossed(self, now: float) -> dict[End, End]:
         """The ports at which probes arrive of a port that should lead elsewhere."""
-        since = now - (self._settings.missed + 1) * self._settings.interval
+        since = now - (self._limits.missed + 1) * self._limits.interval
         self._crossed = {end: seen for end, seen in self._crossed.items() if seen[1] >= since}
         return {end: origin for end, (origin, _) in sorted(self._crossed.items())}
 

@@ -10,7 +10,7 @@ from sdn.network.events import LinkChanged, NetworkEvent
 from sdn.network.topology import MAX_PORT, Link
 from sdn.openflow.discovery import frames
 from sdn.openflow.discovery.hosts import End, HostTable
-from sdn.openflow.discovery.limits import Budget, DiscoveryCounters, Settings
+from sdn.openflow.discovery.limits import Budget, DiscoveryCounters, DiscoveryLimits
 from sdn.openflow.discovery.ports import PortTable
 from sdn.openflow.discovery.probed_ports import KnownLink, LinkState, ProbedPort
 
@@ -27,7 +27,7 @@ class Prober:
     def __init__(
         self,
         key: bytes,
-        settings: Settings,
+        limits: DiscoveryLimits,
         ports: PortTable,
         hosts: HostTable,
         counters: DiscoveryCounters,
@@ -36,14 +36,14 @@ class Prober:
     ) -> None:
         self.closed = False
         self._key = key
-        self._settings = settings
+        self._limits = limits
         self._ports = ports
         self._hosts = hosts
         self._counters = counters
         self._nonces = nonces
         self._ask_hosts = ask_hosts
         self._busy: frozenset[str] = frozenset()
-        self._budget = Budget(settings.probe_rate, settings.probe_burst)
+        self._budget = Budget(limits.probe_rate, limits.probe_burst)
 
     # Probes that are sent
 
@@ -74,7 +74,7 @@ class Prober:
         if not port.up or not self._is_watched(end[0]) or self._hosts.is_declared(end):
             return False
         if self._hosts.is_host_port(end) and port.unanswered >= PROBES_AT_HOSTS:
-            return now - port.sent > (SELDOM - 0.5) * self._settings.interval
+            return now - port.sent > (SELDOM - 0.5) * self._limits.interval
         if port.link is None:
             return not self.closed
         peer = port.link.peer(end)[0]
@@ -98,9 +98,9 @@ class Prober:
         port.sent = now
         port.unanswered += 1
         self._counters.probes_sent += 1
-        lost = port.unanswered >= self._settings.missed
+        lost = port.unanswered >= self._limits.missed
         if lost and port.link is not None and self._must_answer(end, port.link):
-            self._ports.await_probe(end, now + self._settings.interval)
+            self._ports.await_probe(end, now + self._limits.interval)
         heard = port.heard[1] if port.heard else 0
         return frames.build_probe(self._key, *end, port.nonce, heard, port.mac)
 
