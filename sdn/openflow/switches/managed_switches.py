@@ -40,7 +40,7 @@ from sdn.openflow.switches.features import Unusable, check_features
 from sdn.openflow.switches.finder import Finder, send_punts
 from sdn.openflow.switches.limits import Limits, limits_of
 from sdn.openflow.switches.reconciler import Control, SwitchReconciler
-from sdn.openflow.switches.refusals import RecentRefusals
+from sdn.openflow.switches.refused_connections import RecentRefusals
 from sdn.openflow.switches.send_batcher import SendBatcher
 from sdn.openflow.switches.server import SwitchPeer
 from sdn.openflow.switches.strangers import Strangers
