@@ -46,7 +46,7 @@ class RemoteError(DzflowError):
     """The peer failed to answer; the message is the peer's."""
 
 
-class TooLarge(BadInput):
+class MessageTooLarge(BadInput):
     """A message is larger than a frame may be; send it in several parts."""
 
 
@@ -292,7 +292,7 @@ class Stream(asyncio.Protocol):
         try:
             body = self._encoder.encode(reply)
             if len(body) > self._options.frame:
-                raise TooLarge(
+                raise MessageTooLarge(
                     f"the reply has {len(body)} bytes, {self._options.frame} are allowed"
                 )
         except Exception as error:
@@ -323,7 +323,7 @@ class Stream(asyncio.Protocol):
         if self._over or self._transport is None:
             raise StreamClosed(self._ended_text())
         if len(body) > self._options.frame:
-            raise TooLarge(
+            raise MessageTooLarge(
                 f"a message of {len(body)} bytes is too large ({self._options.frame} are allowed);"
                 " send it in parts"
             )

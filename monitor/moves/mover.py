@@ -16,7 +16,7 @@ from dispatcher.knowledge.catalogue import Catalogue
 from dispatcher.knowledge.fleet import Fleet
 from dispatcher.knowledge.workers import Workers
 from monitor.moves.conditions import owner_may_change
-from monitor.moves.decision import Decision, Facts, MoveLimits, Step, decide
+from monitor.moves.decision import Facts, MoveDecision, MoveLimits, Step, decide
 from monitor.moves.ends import MoveEnded
 
 log = logging.getLogger(__name__)
@@ -115,7 +115,7 @@ class Mover:
         await self._catalogue.refresh_moves(partition)
 
     def _write(
-        self, partition: str, move: Move, decision: Decision
+        self, partition: str, move: Move, decision: MoveDecision
     ) -> tuple[Sequence[Op], Sequence[Compare]]:
         """The operations of a step, and what must hold for it."""
         key = move_key(partition)
