@@ -93,6 +93,16 @@ class CriticalTasks:
             self._failed.set()
 
 
+async def wait_until_set(event: asyncio.Event, seconds: float | None) -> bool:
+    """Wait until an event is set; False if it is not within so many seconds (None: any time)."""
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        return False
+    return True
+
+
 async def wait_for_any(*events: asyncio.Event, timeout: float | None = None) -> None:
     """Wait until one of the events is set, or for so many seconds."""
     waits = [asyncio.ensure_future(event.wait()) for event in events]

@@ -18,6 +18,7 @@ from configurators.store.model import Lost, NetworkDoc
 from dispatcher.knowledge.catalogue import Catalogue
 from dispatcher.knowledge.fleet import Fleet
 from dispatcher.knowledge.siblings import Siblings
+from dzflow.aio import wait_until_set
 from sdn.network.topology import Link, Switch
 
 _log = logging.getLogger(__name__)
@@ -86,12 +87,8 @@ class NetworkDiscovery:
             and self._weighed != _shape_of(doc)
         ):
             left = max(0.0, self._since + self._settled_after - self._clock.monotonic())
-        try:
-            async with asyncio.timeout(left):
-                await self._changed.wait()
-        except TimeoutError:
-            return
-        self._changed.clear()
+        if await wait_until_set(self._changed, left):
+            self._changed.clear()
 
     async def _decide(self) -> None:
         doc, revision = self._catalogue.network_doc, self._catalogue.network_revision

@@ -15,6 +15,7 @@ from configurators.store.model import Move, MovePhase
 from dispatcher.knowledge.catalogue import Catalogue
 from dispatcher.knowledge.fleet import Fleet
 from dispatcher.knowledge.workers import Workers
+from dzflow.aio import wait_until_set
 from monitor.moves.conditions import owner_may_change
 from monitor.moves.decision import Facts, MoveDecision, MoveLimits, Step, decide
 from monitor.moves.ends import MoveEnded
@@ -78,11 +79,7 @@ class Mover:
             if failed:
                 await asyncio.sleep(_PAUSE)
                 continue
-            try:
-                async with asyncio.timeout(_TICK if self._catalogue.moves else None):
-                    await self._changed.wait()
-            except TimeoutError:
-                continue
+            await wait_until_set(self._changed, _TICK if self._catalogue.moves else None)
 
     async def _fails(self, partition: str, move: Move, revision: int, lead: Compare) -> bool:
         """Whether work on one move fails: that must not hold up other moves, or plans."""
