@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import ray
 from msgspec import Struct
 from ray.exceptions import ActorUnavailableError, RayActorError, RayError
@@ -24,6 +25,7 @@ from api.start.actors.configurator import Configurator
 from api.start.actors.southbound import Southbound
 from api.start.parts.southbound import openflow_address
 from api.start.settings.settings import Settings
+from api.start.workers.actor_card import ActorCard
 from api.start.workers.ray_environment import NoRay, RayLost, temporary_folder
 from api.start.workers.wanted import KINDS, Counts, Worker
 
@@ -87,15 +89,17 @@ def choose_with_room(
 
 
 class Cluster:
-    """A Ray that was started or joined, with the workers on it; for one process, once."""
+    """A Ray that was started or joined, with the workers on it; for one process, once.
 
-    _detached = False  # whether Ray keeps the actors when this process ends
+    With a `card`, actors are detached: Ray keeps them when this process ends. They show the card.
+    """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, card: ActorCard | None = None) -> None:
+        self.jobs: dict[Worker, Job] = {}
         self._settings = settings
+        self._card = card
         self._own = settings.ray.address is None
         self._folder: Path | None = None
-        self._jobs: dict[Worker, Job] = {}
 
     # -- Ray -------------------------------------------------------------------------------------
 
@@ -113,13 +117,17 @@ class Cluster:
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
 
+    def leave(self) -> None:
+        """Leave Ray; detached workers stay."""
+        ray.shutdown()
+
     def end_all(self) -> None:
         """End all workers in order, configurators first."""
         self._notice_starts()
         for kind in reversed(KINDS):
             ends = {
                 job.actor.stop.remote(): job.id
-                for job in self._jobs.values()
+                for job in self.jobs.values()
                 if job.worker.kind == kind and job.runs
             }
             if not ends:
@@ -134,9 +142,9 @@ class Cluster:
                 else:
                     if not in_order:
                         _log.warning("%s did not end within %g s", id, _STOP_SECONDS)
-        for job in self._jobs.values():
+        for job in self.jobs.values():
             kill(job)
-        self._jobs.clear()
+        self.jobs.clear()
 
     @property
     def address(self) -> str:
@@ -192,7 +200,7 @@ class Cluster:
     @property
     def workers(self) -> list[Worker]:
         """The workers that were started, and have not ended."""
-        return list(self._jobs)
+        return list(self.jobs)
 
     def start_workers(self, counts: Counts) -> None:
         """Start the first workers; on return they run, except those that wait for resources.
@@ -209,6 +217,12 @@ class Cluster:
             time.sleep(_LOOK_EVERY)
             self.check()
 
+    def adopt(self, worker: Worker, actor: Any, cpus: float) -> None:
+        """Go on with an actor that is there."""
+        job = Job(worker, cpus=cpus, actor=actor)
+        job.ping, job.since = actor.ping.remote(), time.monotonic()
+        self.jobs[worker] = job
+
     def start_worker(self, worker: Worker) -> None:
         """Start a worker, without waiting for it; NoRay if that is not possible now."""
         settings = self._settings
@@ -221,17 +235,17 @@ class Cluster:
         if self._own:
             job.cpus = 0.0  # nothing else runs there
         self._create(job)
-        self._jobs[worker] = job
+        self.jobs[worker] = job
 
     def end_worker(self, worker: Worker) -> bool:
         """Ask a worker to end in order; whether it has ended, and is forgotten."""
-        job = self._jobs[worker]
+        job = self.jobs[worker]
         if job.runs and job.ending is None:
             job.ending = job.actor.stop.remote()
-        if job.runs and not self._has_ended(job):
+        if job.runs and not self.has_ended(job):
             return False
         kill(job)
-        del self._jobs[worker]
+        del self.jobs[worker]
         return True
 
     def check(self) -> list[str]:
@@ -244,14 +258,14 @@ class Cluster:
         nodes = {node.id: node for node in self.nodes()}
         if self._own and not nodes:
             raise RayLost("the only node of the service's own Ray is gone; Ray is restarted")
-        for job in self._jobs.values():
+        for job in self.jobs.values():
             node = job.node
             if job.ending is not None:
                 continue
             # Ray itself starts a detached actor on another node.
-            gone = node and node.id not in nodes and not self._detached
+            gone = node and node.id not in nodes and self._card is None
             if job.actor is None or gone or self._is_lost(job, nodes):
-                self._create_again(job, job.cpus)
+                self.create_again(job, job.cpus)
                 at = job.node.address if job.node else "any node with room"
                 before = node.address if node else "nowhere"
                 done.append(f"{job.id} was at {before} and is started at {at}")
@@ -261,7 +275,7 @@ class Cluster:
 
     def delays(self) -> dict[Worker, str]:
         """Why workers have not started yet."""
-        late = [job for job in self._jobs.values() if not job.runs]
+        late = [job for job in self.jobs.values() if not job.runs]
         now = time.monotonic()
         found = {
             job.worker: "it has not started yet; see the logs"
@@ -272,8 +286,8 @@ class Cluster:
 
     def _missing(self) -> list[str]:
         """The workers that do not run, except those that the service can be used without."""
-        late = [job for job in self._jobs.values() if not job.runs]
-        running = {job.worker.kind for job in self._jobs.values() if job.runs}
+        late = [job for job in self.jobs.values() if not job.runs]
+        running = {job.worker.kind for job in self.jobs.values() if job.runs}
         waiting = self._without_room(late)
         return [
             job.id for job in late if job.worker not in waiting or job.worker.kind not in running
@@ -305,7 +319,7 @@ class Cluster:
             self._create_at(job, choose(nodes, number))
             return
         used: dict[str, float] = {}
-        for other in self._jobs.values():
+        for other in self.jobs.values():
             if other is not job and other.node and other.actor:
                 used[other.node.id] = used.get(other.node.id, 0.0) + other.cpus
         self._create_at(job, choose_with_room(nodes, number, job.cpus, used))
@@ -315,16 +329,16 @@ class Cluster:
         job.node, job.bound, job.runs, job.ending = node, node is not None, False, None
         job.since = time.monotonic()
         host = self._settings.ray.node_host or ("127.0.0.1" if self._own else "")
-        rest = self._rest(job)
+        rest, detached = self._rest(job), self._card is not None
         options = {
-            "name": self._name(job.worker),
+            "name": self.name_of(job.worker),
             "num_cpus": job.cpus,
             "max_restarts": -1,
             "max_concurrency": 4,
             "scheduling_strategy": (
-                NodeAffinitySchedulingStrategy(node.id, soft=self._detached) if node else "DEFAULT"
+                NodeAffinitySchedulingStrategy(node.id, soft=detached) if node else "DEFAULT"
             ),
-            "lifetime": "detached" if self._detached else None,
+            "lifetime": "detached" if detached else None,
         }
         made: Any = ray.remote(_CLASSES[job.worker.kind]).options(**options)
         settings = self._settings.for_part(job.worker.part).revealed()
@@ -341,13 +355,19 @@ class Cluster:
 
     def _rest(self, job: Job) -> dict[str, Any]:
         """What else the actor of a job is made with."""
-        return {"openflow": job.openflow} if job.worker.kind == "southbound" else {}
+        rest: dict[str, Any] = {}
+        if job.worker.kind == "southbound":
+            rest["openflow"] = job.openflow
+        if self._card is not None:
+            rest["card"] = msgspec.to_builtins(self._card)
+        return rest
 
-    def _name(self, worker: Worker) -> str:
+    def name_of(self, worker: Worker) -> str:
         """The name of a worker's actor in Ray's namespace."""
         return f"{self._settings.etcd.prefix}{worker.id}"
 
-    def _create_again(self, job: Job, cpus: float) -> None:
+    def create_again(self, job: Job, cpus: float) -> None:
+        """Make a new actor for a job, in the place of the present one."""
         kill(job)
         job.cpus = cpus
         self._create(job)
@@ -358,17 +378,17 @@ class Cluster:
             kill(job)
             self._create_at(job, None)
         elif not any(other.runs for other in self._alike(job)):
-            self._create_again(job, 0.0)
+            self.create_again(job, 0.0)
             return [f"{job.id} reserves no CPU: Ray has no room for it, and there is no other one"]
         return []
 
     def _alike(self, job: Job) -> list[Job]:
         """All workers of its kind."""
-        return [each for each in self._jobs.values() if each.worker.kind == job.worker.kind]
+        return [each for each in self.jobs.values() if each.worker.kind == job.worker.kind]
 
     def _notice_starts(self) -> None:
         """Notice the actors that have started since the last check, or do so right now."""
-        pings = {job.ping: job for job in self._jobs.values() if job.actor and not job.runs}
+        pings = {job.ping: job for job in self.jobs.values() if job.actor and not job.runs}
         if not pings:
             return
         ready, _ = ray.wait(list(pings), num_returns=len(pings), timeout=_NOTICE_SECONDS)
@@ -397,7 +417,7 @@ class Cluster:
         job.ping = job.actor.ping.remote()
         return False
 
-    def _has_ended(self, job: Job) -> bool:
+    def has_ended(self, job: Job) -> bool:
         """Whether a worker that was asked to end has done so; if not in time, it is asked again."""
         ready, _ = ray.wait([job.ending], timeout=0)
         if not ready:
