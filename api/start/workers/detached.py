@@ -13,7 +13,8 @@ from ray.exceptions import ActorUnavailableError, RayActorError, RayError
 
 from api.start.settings.settings import Settings
 from api.start.workers.actor_card import ActorCard, card_of, is_same_service
-from api.start.workers.ray_cluster import Cluster, Job, short
+from api.start.workers.ray_cluster import Cluster, Job
+from api.start.workers.ray_connection import short
 from api.start.workers.ray_environment import NoRay, RayLost
 from api.start.workers.wanted import Worker, parse_worker
 
@@ -42,7 +43,7 @@ class DetachedWorkers:
 
     def leave(self) -> None:
         """Leave the cluster; all workers stay."""
-        self._cluster.leave()
+        self._cluster.connection.stop()
 
     @property
     def workers(self) -> list[Worker]:

@@ -1,18 +1,15 @@
-"""Starts Ray, or joins a cluster, and places the workers on its nodes as actors.
+"""Places the workers on the nodes of a Ray as actors.
 
 The nodes are assigned round-robin in a fixed order, and are binding. If the node of an actor is
 gone, the actor is started on another node. On a cluster that is joined, actors reserve CPUs: one
 whose node has no room is placed on any other node, and waits until Ray has one.
 
-Ray reads the environment when it is imported: import this module only in a process that was started
-with `ray_environment.environment`.
+As with `ray_connection`, import this module only in a process whose environment is for Ray.
 """
 
 import logging
-import shutil
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -26,12 +23,12 @@ from api.start.actors.southbound import Southbound
 from api.start.parts.southbound import openflow_address
 from api.start.settings.settings import Settings
 from api.start.workers.actor_card import ActorCard
-from api.start.workers.ray_environment import NoRay, RayLost, temporary_folder
+from api.start.workers.ray_connection import Node, RayConnection, short
+from api.start.workers.ray_environment import NoRay, RayLost
 from api.start.workers.wanted import KINDS, Counts, Worker
 
 _log = logging.getLogger(__name__)
 
-OBJECT_STORE_BYTES = 80 << 20  # we store nothing in it; Ray does not allow less
 _START_SECONDS = 120.0
 _ROOM_SECONDS = 30.0  # after which an actor that has not started is placed in another way
 _LOOK_EVERY = 0.1
@@ -39,14 +36,6 @@ _STOP_SECONDS = 8.0
 _NOTICE_SECONDS = 1.0  # for the answer of an actor that may have started
 
 _CLASSES = {"configurators": Configurator, "southbound": Southbound}
-
-
-class Node(Struct, frozen=True):
-    """A machine of the cluster, and the CPUs that Ray has there."""
-
-    id: str
-    address: str
-    cpus: float = 0.0
 
 
 class Job(Struct):
@@ -94,32 +83,25 @@ class Cluster:
     With a `card`, actors are detached: Ray keeps them when this process ends. They show the card.
     """
 
-    def __init__(self, settings: Settings, card: ActorCard | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        card: ActorCard | None = None,
+        connection: RayConnection | None = None,
+    ) -> None:
         self.jobs: dict[Worker, Job] = {}
+        self.connection = connection or RayConnection(settings)
         self._settings = settings
         self._card = card
-        self._own = settings.ray.address is None
-        self._folder: Path | None = None
-
-    # -- Ray -------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Start or join Ray."""
-        if self._own:
-            self._start_own()
-        else:
-            self._join()
+        self.connection.start()
 
     def stop(self) -> None:
         """End the workers in order, configurators first, then Ray if it is ours."""
         self.end_all()
-        ray.shutdown()
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
-
-    def leave(self) -> None:
-        """Leave Ray; detached workers stay."""
-        ray.shutdown()
+        self.connection.stop()
 
     def end_all(self) -> None:
         """End all workers in order, configurators first."""
@@ -145,55 +127,6 @@ class Cluster:
         for job in self.jobs.values():
             kill(job)
         self.jobs.clear()
-
-    @property
-    def address(self) -> str:
-        """The address of Ray."""
-        return str(ray.get_runtime_context().gcs_address)
-
-    def nodes(self) -> list[Node]:
-        """The machines that are alive."""
-        return [
-            Node(found["NodeID"], found["NodeManagerAddress"], found["Resources"].get("CPU", 0.0))
-            for found in ray.nodes()  # type: ignore[no-untyped-call]
-            if found["Alive"]
-        ]
-
-    def _start_own(self) -> None:
-        self._folder = temporary_folder(self._settings.data_dir)
-        try:
-            ray.init(
-                address="local",
-                namespace=self._settings.ray.namespace,
-                include_dashboard=False,
-                # Ray starts as many processes ahead, which our actors then use.
-                num_cpus=self._settings.configurators + self._settings.southbound,
-                num_gpus=0,
-                object_store_memory=OBJECT_STORE_BYTES,
-                log_to_driver=False,
-                logging_level=logging.ERROR,
-                configure_logging=False,
-                _temp_dir=str(self._folder / "r"),
-                _node_ip_address="127.0.0.1",
-            )
-        except (RayError, OSError, RuntimeError, ValueError) as error:
-            raise NoRay(f"Ray does not start: {short(error)}") from error
-
-    def _join(self) -> None:
-        ray_settings = self._settings.ray
-        try:
-            ray.init(
-                address=ray_settings.address,
-                namespace=self._settings.ray.namespace,
-                log_to_driver=False,
-                logging_level=logging.ERROR,
-                configure_logging=False,
-            )
-        except (RayError, OSError, RuntimeError, ValueError) as error:
-            raise NoRay(
-                f"the Ray cluster at {ray_settings.address} cannot be joined: {short(error)}; is"
-                " this machine one of its nodes (`ray start --address=…`), with the same token?"
-            ) from error
 
     # -- workers ---------------------------------------------------------------------------------
 
@@ -232,7 +165,7 @@ class Cluster:
             job.cpus = settings.ray.southbound_cpus
         else:
             job.cpus = settings.ray.configurator_cpus
-        if self._own:
+        if self.connection.own:
             job.cpus = 0.0  # nothing else runs there
         self._create(job)
         self.jobs[worker] = job
@@ -255,8 +188,8 @@ class Cluster:
         be started now, RayLost if that will never be possible.
         """
         done = []
-        nodes = {node.id: node for node in self.nodes()}
-        if self._own and not nodes:
+        nodes = {node.id: node for node in self.connection.nodes()}
+        if self.connection.own and not nodes:
             raise RayLost("the only node of the service's own Ray is gone; Ray is restarted")
         for job in self.jobs.values():
             node = job.node
@@ -311,7 +244,7 @@ class Cluster:
 
     def _create(self, job: Job) -> None:
         """Make the actor of a job, bound to a node if one has room."""
-        nodes = self.nodes()
+        nodes = self.connection.nodes()
         if not nodes:
             raise NoRay("no node of the Ray cluster is alive")
         number = job.worker.number
@@ -328,7 +261,7 @@ class Cluster:
         """Make the actor of a job, bound to a node, or placed by Ray where it has room."""
         job.node, job.bound, job.runs, job.ending = node, node is not None, False, None
         job.since = time.monotonic()
-        host = self._settings.ray.node_host or ("127.0.0.1" if self._own else "")
+        host = self._settings.ray.node_host or ("127.0.0.1" if self.connection.own else "")
         rest, detached = self._rest(job), self._card is not None
         options = {
             "name": self.name_of(job.worker),
@@ -438,8 +371,3 @@ def kill(job: Job) -> None:
     if job.actor is not None:
         ray.kill(job.actor)
         job.actor, job.runs = None, False
-
-
-def short(error: BaseException) -> str:
-    """The text of an error, in one line."""
-    return " ".join(str(error).split())[:500]
