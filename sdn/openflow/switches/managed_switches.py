@@ -426,7 +426,7 @@ class ManagedSwitches:
 
     def _busy(self) -> set[str]:
         """Switches that have so much to do that probes would come late."""
-        return {name for name, one in self.reconcilers.items() if one.queue.load > BUSY}
+        return {name for name, one in self.reconcilers.items() if one.queue.window.load > BUSY}
 
     def _report(self, event: NetworkEvent) -> None:
         if self._finder and isinstance(event, MastershipLost):
