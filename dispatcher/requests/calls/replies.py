@@ -22,7 +22,7 @@ class Replies:
         self._followed = followed
 
     def ended(self, operation: Operation, record: Record, ending: Ending) -> None:
-        """Tell all who wait for an operation that it has ended."""
+        """Tell all callers that wait for an operation that it has ended."""
         self._followed.tell(record)
         caller = operation.caller
         if caller is None:
