@@ -8,7 +8,6 @@ at any moment: everything that it knows is in etcd.
 import asyncio
 import platform
 from collections.abc import Callable
-from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -40,7 +39,7 @@ from configurators.streams.messages import (
     Tasks,
     ToConfigurator,
 )
-from configurators.streams.stream import OnMessage, Stream
+from configurators.streams.stream import OnMessage, Receives, Stream
 from dzflow.aio import CriticalTasks
 
 
@@ -199,7 +198,7 @@ class ConfiguratorProcess:
         assert self._registration
         await self._registration.confirm()
 
-    async def _open_stream(self, address: str, on_message: OnMessage, receives: Any) -> Stream:
+    async def _open_stream(self, address: str, on_message: OnMessage, receives: Receives) -> Stream:
         connect = self._environment.connect
         return await connect(address, self._token, on_message, receives, self.id)
 

@@ -14,6 +14,7 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Any, Self
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from configurators.environment import Environment
@@ -340,20 +341,20 @@ class Dispatcher:
         """
         return self._parts.change_feed.changes(types, host, most)
 
-    def publish_plan(self, space: str, view: object) -> None:
-        """Tell the readers of changes how far the plan for a space's partition map has come."""
+    def publish_plan(self, space: str, view: Struct) -> None:
+        """Send readers of changes how far the plan for a space's partition map has come."""
         self._parts.change_feed.publish_plan(space, view)
 
-    def publish_job(self, view: object) -> None:
-        """Tell the readers of changes how the scheduled job goes."""
+    def publish_job(self, view: Struct) -> None:
+        """Send readers of changes the state of the scheduled job."""
         self._parts.change_feed.publish_job(view)
 
-    def publish_history(self, view: object) -> None:
-        """Tell the readers of changes what has happened to workers or partitions."""
+    def publish_history(self, view: Struct) -> None:
+        """Send readers of changes an event of the history of workers and partitions."""
         self._parts.change_feed.publish_history(view)
 
-    def publish_load(self, view: Callable[[], object]) -> None:
-        """Tell the readers of changes who asked for it the load; `view` makes the view of it."""
+    def publish_load(self, view: Callable[[], Struct]) -> None:
+        """Send the load to the readers that asked for it; `view` makes what they are sent."""
         self._parts.change_feed.publish_load(view)
 
     def sample_events(self, host: str, events: Iterable[Sample]) -> int:

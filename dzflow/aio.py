@@ -81,12 +81,7 @@ class CriticalTasks:
 
     async def until(self, stop: asyncio.Event) -> None:
         """Wait until `stop` is set; raises the error of the first task that fails before."""
-        waits = [asyncio.ensure_future(event.wait()) for event in (stop, self._failed)]
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for wait in waits:
-                wait.cancel()
+        await wait_for_any(stop, self._failed)
         if self._error:
             raise self._error
 
@@ -96,6 +91,26 @@ class CriticalTasks:
         if error and self._error is None:
             self._error = error
             self._failed.set()
+
+
+async def wait_until_set(event: asyncio.Event, seconds: float | None) -> bool:
+    """Wait until an event is set; False if it is not within so many seconds (None: any time)."""
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        return False
+    return True
+
+
+async def wait_for_any(*events: asyncio.Event, timeout: float | None = None) -> None:
+    """Wait until one of the events is set, or for so many seconds."""
+    waits = [asyncio.ensure_future(event.wait()) for event in events]
+    try:
+        await asyncio.wait(waits, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()
 
 
 async def unless_set(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:

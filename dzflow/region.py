@@ -75,22 +75,6 @@ class Region(msgspec.Struct, frozen=True, order=True, gc=False):
             return None
         return Region(self.bits | other.bits, self.mask | other.mask)
 
-    def minus(self, other: "Region") -> tuple["Region", ...]:
-        """The events of this region that are not in `other`, as few disjoint regions as it takes.
-
-        >>> [str(piece) for piece in Region.parse("0").minus(Region.parse("000"))]
-        ['01', '001']
-        """
-        if not self.overlaps(other):
-            return (self,)
-        pieces = []
-        bits, mask = self.bits, self.mask
-        for bit in _fixed(other.mask & ~mask):
-            mask |= bit
-            pieces.append(Region(bits | (bit & ~other.bits), mask))
-            bits |= other.bits & bit
-        return tuple(pieces)
-
     def cells(self, mask: int) -> Iterator["Region"]:
         """The parts of this region on the grid that also fixes the bits of `mask`."""
         bits = [self.bits]

@@ -9,7 +9,6 @@ from configurators.engine.engine import Engine, Ordering
 from configurators.engine.map_planner import plan_map
 from configurators.engine.partials import Kind, Partial, Request
 from configurators.engine.partition_map import PartitionMap, route, route_removal
-from configurators.engine.recut import recut
 from configurators.engine.validation import validate
 from dzflow.address import Scope
 from dzflow.region import Region
@@ -21,6 +20,7 @@ from sdn.tables.pipeline import OtherTraffic, Pipeline, PlanName
 from sdn.tables.plans import Plan, make_plan
 from sdn.tables.simulate import SimulatedNetwork
 from tests.oracle import expected_entries
+from tests.recut import recut
 
 Watch = Callable[[], None]
 

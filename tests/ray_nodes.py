@@ -148,9 +148,11 @@ def ray_with_clients(folder: Path) -> Iterator[ClientCluster]:
 @contextmanager
 def _ray_at_free_ports(folder: Path) -> Iterator[ClientCluster | None]:
     """Such a cluster; None if one of its ports was taken."""
-    ports = dict(zip(PORT_OPTIONS, free_ports(len(PORT_OPTIONS)), strict=True))
+    # Together: what is drawn later could be the same port again.
+    drawn = free_ports(len(PORT_OPTIONS) + _WORKERS)
+    ports = dict(zip(PORT_OPTIONS, drawn, strict=False))
     given = [f"--{name}={port}" for name, port in ports.items()]
-    workers = free_ports(_WORKERS)
+    workers = drawn[len(PORT_OPTIONS) :]
     given += [
         "--node-ip-address=127.0.0.1",
         f"--worker-port-list={','.join(map(str, workers))}",

@@ -36,4 +36,4 @@ def test_a_port_that_another_program_has_taken_is_given_up(
         port = int(cluster.address.rpartition(":")[2])
         assert port in cluster.listening()
         assert taken not in cluster.ports
-    assert len(given) == 4, "those of the node and of its workers, twice"
+    assert len(given) == 2, "those of the node and of its workers are drawn together"

@@ -20,7 +20,7 @@ from api.http.border.edge import Edge
 from api.http.border.key_memory import KeyMemory
 from api.http.context import Backend, Context
 from api.http.live_stream import Streams
-from api.http.metrics.registry import Metrics
+from api.http.metrics.registry import HttpMetrics
 from api.http.problems import (
     KINDS,
     ApiProblem,
@@ -100,7 +100,7 @@ def make_app(
     `app.state.context.streams.stop()` ends all streams, so that a server can stop without delay.
     """
     streams = Streams(settings.max_streams, settings.max_host_streams, settings.keep_alive)
-    metrics, readiness = Metrics(settings.max_series), Readiness(more_parts)
+    metrics, readiness = HttpMetrics(settings.max_series), Readiness(more_parts)
     keys = KeyMemory(settings.max_kept_answers)
     guard, configured = Guard(settings.tokens), configured or SettingsOut([])
     context = Context(settings, guard, metrics, keys, streams, readiness, configured)

@@ -6,7 +6,7 @@ from api.http.app_settings import ApiSettings
 from api.http.border.auth import Guard
 from api.http.border.key_memory import KeyMemory
 from api.http.live_stream import Streams
-from api.http.metrics.registry import Metrics
+from api.http.metrics.registry import HttpMetrics
 from api.http.readiness import Readiness
 from api.http.schema.service import SettingsOut
 from dispatcher.dispatcher import Dispatcher
@@ -18,7 +18,7 @@ class Context(Struct, frozen=True, eq=False):
 
     settings: ApiSettings
     guard: Guard
-    metrics: Metrics
+    metrics: HttpMetrics
     keys: KeyMemory
     streams: Streams
     readiness: Readiness

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from configurators.store.etcd.errors import StoreError
+from dzflow.aio import wait_for_any
 from dzflow.errors import DzflowError
 from dzflow.process.child_environment import child_environment
 from dzflow.process.private_files import private_opener
@@ -137,15 +138,7 @@ class ChildProcess:
 
     async def await_ready(self, timeout: float) -> None:
         """Wait until it reports to be ready; ChildFailed, with its last output, if it does not."""
-        waits = [
-            asyncio.create_task(self.ready.wait()),
-            asyncio.create_task(self.exited.wait()),
-        ]
-        try:
-            await asyncio.wait(waits, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for wait in waits:
-                wait.cancel()
+        await wait_for_any(self.ready, self.exited, timeout=timeout)
         if self.exited.is_set():
             raise ChildFailed(f"{self.name}: {self.last_words()}")
         if not self.ready.is_set():

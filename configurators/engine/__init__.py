@@ -1,1 +1,1 @@
-"""Decides flow changes: the engine of one partition, the partition map, and re-cutting. Pure."""
+"""Decides flow changes: the engine of one partition, the partition map and its planner. Pure."""

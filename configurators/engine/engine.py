@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 from msgspec import Struct
 
 from configurators.engine.partials import Kind, Partial
-from configurators.engine.region_state import ALL, Offer, RegionState, Work, counted
+from configurators.engine.region_state import ALL, Advertisers, RegionState, Work, counted
 from configurators.engine.steps import Active, Step, check_partials, find_steps, note_active
 from dzflow.errors import BadInput, DzflowError
 from dzflow.region import Region
@@ -60,7 +60,7 @@ class Engine:
         self.plan = plan
         self._active: dict[str, Active] = {}
         self._states: RegionMap[RegionState] = RegionMap()
-        self._offers: OverlapMap[Offer] = OverlapMap()
+        self._offers: OverlapMap[Advertisers] = OverlapMap()
         self._pending: tuple[Decision, _Undo] | None = None
 
     # Reading
@@ -106,7 +106,7 @@ class Engine:
         wanted = {
             r.region: (dict(r.subscribers), dict(r.admitted), r.publishers) for r in self._states
         }
-        offered = {region: dict(offer.counts) for region, offer in self._offers}
+        offered = {region: dict(one.counts) for region, one in self._offers}
         nobody: tuple[dict[int, int], dict[int, int], int] = ({}, {}, 0)
         return {
             region: (*wanted.get(region, nobody), offered.get(region, {}))
@@ -277,19 +277,19 @@ class Engine:
     def _offer(self, step: Step, work: "Work") -> None:
         bit = 1 << step.host
         for region in step.regions:
-            offer = self._offers.get(region)
-            if offer is None:
-                self._offers.add(region, offer := Offer())
-            offer.counts = counted(offer.counts, step.host, step.sign)
-            if offer.counts.get(step.host) == 1 and step.sign > 0:
-                offer.hosts |= bit
+            advertisers = self._offers.get(region)
+            if advertisers is None:
+                self._offers.add(region, advertisers := Advertisers())
+            advertisers.counts = counted(advertisers.counts, step.host, step.sign)
+            if advertisers.counts.get(step.host) == 1 and step.sign > 0:
+                advertisers.hosts |= bit
                 for state in self._states.overlapping(region):
                     if not state.publishers & bit:
                         state.publishers |= bit
                         work.dirty[state] = ALL
-            elif step.host not in offer.counts:
-                offer.hosts ^= bit
-                if not offer.hosts:
+            elif step.host not in advertisers.counts:
+                advertisers.hosts ^= bit
+                if not advertisers.hosts:
                     self._offers.remove(region)
                 for state in self._states.overlapping(region):
                     publishers = self._publishers(state.region)
@@ -308,8 +308,8 @@ class Engine:
 
     def _publishers(self, region: Region) -> int:
         hosts = 0
-        for offer in self._offers.overlapping(region):
-            hosts |= offer.hosts
+        for advertisers in self._offers.overlapping(region):
+            hosts |= advertisers.hosts
         return hosts
 
     def _replan(self, plan: Plan, changes: Changes | None) -> None:

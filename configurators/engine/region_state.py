@@ -23,7 +23,7 @@ class RegionState:
 _NOBODY: dict[int, int] = {}  # shared, never written to: few regions have hosts admitted
 
 
-class Offer:
+class Advertisers:
     """The hosts that advertise a region: with their number of advertisements, and as bits."""
 
     __slots__ = ("counts", "hosts")

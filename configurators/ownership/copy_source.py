@@ -15,7 +15,7 @@ from configurators.engine.partials import Kind
 from configurators.partition.worker import PartitionWorker
 from configurators.streams.messages import CopyEnd, CopyPart, Task
 from configurators.streams.packing import pack_regions
-from configurators.streams.stream import Stream, StreamClosed, TooLarge
+from configurators.streams.stream import MessageTooLarge, Stream, StreamClosed
 from dzflow.aio import BackgroundTasks
 
 log = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ class CopySource:
         if copy and copy.begun:
             try:
                 copy.send(tasks)
-            except (StreamClosed, TooLarge) as closed:
+            except (StreamClosed, MessageTooLarge) as closed:
                 log.info("partition %s is no longer copied: %s", partition, closed)
                 self.end(partition)
 
@@ -68,7 +68,7 @@ class CopySource:
         if copy and copy.complete:
             try:
                 copy.stream.tell(CopyEnd(copy.move, worker.network, in_order))
-            except (StreamClosed, TooLarge) as closed:
+            except (StreamClosed, MessageTooLarge) as closed:
                 log.info("partition %s is no longer copied: %s", worker.name, closed)
 
     def end(self, partition: str) -> None:
@@ -88,7 +88,7 @@ class CopySource:
         try:
             while not await self._portion(copy):
                 await copy.stream.drained()
-        except (StreamClosed, TooLarge) as closed:
+        except (StreamClosed, MessageTooLarge) as closed:
             log.info("partition %s is no longer copied: %s", name, closed)
             if self._copies.get(name) is copy:
                 del self._copies[name]
@@ -102,7 +102,7 @@ class CopySource:
                 return  # the copy was ended meanwhile
             try:
                 sent.set_result(self._send_some(copy))
-            except (StreamClosed, TooLarge) as closed:
+            except (StreamClosed, MessageTooLarge) as closed:
                 sent.set_exception(closed)
 
         copy.worker.between_slices(send)

@@ -7,7 +7,7 @@ stopped and said so, and the owner key went straight from the source to this con
 import asyncio
 import logging
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 from configurators.partition.known_state import KnownState
 from configurators.partition.partitions import Partitions
@@ -153,7 +153,7 @@ class CopyTarget:
         finally:
             stream.close("the copy is no longer needed")
 
-    def _receive(self, copy: PartitionCopy, _: Stream, message: Any) -> None:
+    def _receive(self, copy: PartitionCopy, _: Stream, message: FromCopySource) -> None:
         if not isinstance(message, CopyPart | CopyEnd):
             return  # its load
         current = self._copies.get(copy.worker.name) is copy and copy.state != "ended"

@@ -14,6 +14,7 @@ from configurators.state.wanted import read_count, staying
 from configurators.store.etcd.client import Compare, Etcd, Put, StoreError, absent, unchanged
 from configurators.store.keys import CONFIGURATORS, OWNERS, wanted_key
 from configurators.store.mirror import Mirror
+from dzflow.aio import wait_until_set
 
 log = logging.getLogger(__name__)
 
@@ -118,11 +119,8 @@ class TakeOver:
 
     async def _take_over_due(self) -> None:
         while True:
-            try:
-                async with asyncio.timeout(_TICK if self._orphans.any else None):
-                    await self._changed.wait()
-            except TimeoutError:
-                pass  # an orphan may be due now
+            # After a tick, an orphan may be due.
+            await wait_until_set(self._changed, _TICK if self._orphans.any else None)
             self._changed.clear()
             due = list(self._orphans.due(self._clock.monotonic()).items())
             try:

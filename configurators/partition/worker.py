@@ -27,6 +27,7 @@ from configurators.partition.slices.turns import Turns
 from configurators.streams.messages import PartitionLoad, Task, TaskOutcome, WorkCounters
 from configurators.tracing import Tracer
 from dzflow.address import Scope
+from dzflow.aio import wait_until_set
 from sdn.fence import StaleEpoch
 from sdn.tables.flows import FlowEntry
 from sdn.tables.plans import Plan
@@ -260,11 +261,7 @@ class PartitionWorker:
         patience = None
         if self._networks:
             patience = max(0.0, self._network_after - self._clock.monotonic())
-        try:
-            async with asyncio.timeout(patience):
-                await self._wake.wait()
-        except TimeoutError:
-            return  # the network is tried again
+        await wait_until_set(self._wake, patience)  # after it, the network is tried again
 
     @property
     def _network_due(self) -> bool:

@@ -16,7 +16,7 @@ from configurators.streams.messages import (
     SwitchReport,
 )
 from configurators.streams.packing import pack_entries
-from configurators.streams.stream import RemoteError, Stream, StreamClosed, TooLarge
+from configurators.streams.stream import MessageTooLarge, RemoteError, Stream, StreamClosed
 from configurators.tracing import Tracer
 from sdn.fence import StaleEpoch
 from sdn.outcomes import Failed, Outcome, Undefined
@@ -183,7 +183,7 @@ class SouthboundClient:
             answer = await self.stream.ask(message, ANSWER)
         except StreamClosed:
             return None
-        except (RemoteError, TimeoutError, TooLarge) as error:
+        except (RemoteError, TimeoutError, MessageTooLarge) as error:
             # After the stream is back, everything is declared again.
             log.error("southbound process %s: %s", self.name, error or "no answer in time")
             self.stream.close(f"the southbound process did not answer as it should: {error}")

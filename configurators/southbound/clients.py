@@ -11,10 +11,9 @@ network count as done, too, for partitions that have not taken up that network y
 """
 
 import asyncio
-import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from configurators.southbound.client import Epochs, OnStale, OwnedPartition, SouthboundClient
 from configurators.southbound.counts import OutcomeCounts
@@ -29,8 +28,6 @@ from configurators.tracing import Tracer
 from dzflow.aio import BackgroundTasks
 from sdn.outcomes import Acknowledged, Outcome, Undefined
 from sdn.tables.flows import Batch
-
-log = logging.getLogger(__name__)
 
 
 class SouthboundClients:
@@ -241,7 +238,7 @@ class SouthboundClients:
 
     # Streams
 
-    def _receive(self, stream: Stream, message: Any) -> None:
+    def _receive(self, stream: Stream, message: FromSouthbound) -> None:
         client = self._clients.get(stream)
         if client and isinstance(message, SwitchReport):
             client.report = message

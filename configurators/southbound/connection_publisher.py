@@ -13,7 +13,7 @@ from configurators.store.etcd.client import Etcd, StoreError
 from configurators.store.keys import CONNECTIONS
 from configurators.store.model import Connections
 from configurators.store.registration import Registration
-from dzflow.aio import OncePerTurn
+from dzflow.aio import OncePerTurn, wait_until_set
 
 log = logging.getLogger(__name__)
 
@@ -104,8 +104,4 @@ class ConnectionPublisher:
     async def _wait(self, until: float | None) -> None:
         """Wait for a change, or until a time."""
         left = None if until is None else max(0.0, until - self._clock.monotonic())
-        try:
-            async with asyncio.timeout(left):
-                await self._changed.wait()
-        except TimeoutError:
-            return
+        await wait_until_set(self._changed, left)

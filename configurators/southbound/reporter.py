@@ -15,7 +15,7 @@ from configurators.streams.messages import (
     SwitchReport,
 )
 from configurators.streams.stream import Stream, StreamClosed
-from dzflow.aio import OncePerTurn
+from dzflow.aio import OncePerTurn, wait_until_set
 from sdn.driver import SwitchDriver
 from sdn.network.findings import SeenHost
 from sdn.network.topology import Link
@@ -95,11 +95,8 @@ class Reporter:
         """Send what discovery has found whenever it has changed, until cancelled."""
         sent: FoundNetwork | None = None
         while self._driver.found().active:
-            try:
-                async with asyncio.timeout(_FOUND_AGAIN):
-                    await self._found.wait()
-            except TimeoutError:
-                pass  # some findings end without an event: they are not confirmed any more
+            # Some findings end without an event: they are not confirmed any more.
+            await wait_until_set(self._found, _FOUND_AGAIN)
             self._found.clear()
             findings = self._findings()
             if findings != sent:
@@ -113,11 +110,8 @@ class Reporter:
         """Send which hosts were heard whenever that has changed, until cancelled."""
         sent: FoundHosts | None = None
         while self._driver.found().active:
-            try:
-                async with asyncio.timeout(_FOUND_AGAIN):
-                    await self._hosts_changed.wait()
-            except TimeoutError:
-                pass  # that a host is declared, or its port is down, is no event of discovery
+            # That a host is declared, or its port is down, is no event of discovery.
+            await wait_until_set(self._hosts_changed, _FOUND_AGAIN)
             self._hosts_changed.clear()
             hosts = self._hosts()
             if hosts != sent and (hosts or sent):

@@ -19,7 +19,7 @@ from sdn.network.trees import Tree, extended_tree
 from sdn.tables.pipeline import Pipeline
 
 MAX_SWITCHES = 1_000
-"""Switches that join by themselves: whoever may connect could claim any number of them."""
+"""Switches that join by themselves: a client that may connect could claim any number of them."""
 
 MARGIN = 0.2
 """New trees take the place of others if ways between hosts get shorter by this part at least."""

@@ -16,6 +16,7 @@ from configurators.store.etcd.client import (
     unchanged,
 )
 from configurators.store.model import Process
+from dzflow.aio import wait_for_any
 from dzflow.errors import DzflowError
 
 log = logging.getLogger(__name__)
@@ -150,12 +151,7 @@ class Registration:
 
     async def _wait(self, lease: Lease) -> None:
         """Wait until the lease is lost; Superseded if another process has registered."""
-        waits = [asyncio.ensure_future(event.wait()) for event in (lease.lost, self._replaced)]
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for wait in waits:
-                wait.cancel()
+        await wait_for_any(lease.lost, self._replaced)
         if self._replaced.is_set():
             raise self._superseded()
 

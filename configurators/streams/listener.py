@@ -9,8 +9,9 @@ from typing import Any, Protocol, Self
 
 from configurators.streams.addresses import join_address, split_address
 from configurators.streams.handshake import Handshake
-from configurators.streams.stream import OnMessage, Stream, StreamOptions
+from configurators.streams.stream import OnMessage, Receives, Stream, StreamOptions
 from configurators.streams.tls import StreamTls, TlsGates, explain
+from dzflow.aio import wait_for_any
 from dzflow.errors import DzflowError
 from dzflow.process.connections import ConnectionLimits, ConnectionTable
 from dzflow.process.limited_log import LimitedLog
@@ -32,7 +33,7 @@ async def connect(
     address: str,
     token: bytes,
     on_message: OnMessage,
-    receives: Any,
+    receives: Receives,
     name: str,
     options: StreamOptions | None = None,
     on_open: Callable[[Stream], None] | None = None,
@@ -63,15 +64,11 @@ async def connect(
             _, stream = await loop.create_connection(make, host, port, ssl=context)
     except (OSError, TimeoutError) as error:
         raise CannotConnect(f"{address}: {explain(error) or 'no answer in time'}") from error
-    waits = [asyncio.ensure_future(event.wait()) for event in (opened, stream.closed)]
     try:
-        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        await wait_for_any(opened, stream.closed)
     except asyncio.CancelledError:
         stream.cut("no longer needed")
         raise
-    finally:
-        for wait in waits:
-            wait.cancel()
     if not opened.is_set():
         raise CannotConnect(f"{address}: {stream.reason}")
     return stream
@@ -85,7 +82,7 @@ class Connect(Protocol):
         address: str,
         token: bytes,
         on_message: OnMessage,
-        receives: Any,
+        receives: Receives,
         name: str,
         options: StreamOptions | None = None,
         on_open: Callable[[Stream], None] | None = None,
@@ -101,7 +98,7 @@ class Listen(Protocol):
         address: str,
         token: bytes,
         on_message: OnMessage,
-        receives: Any,
+        receives: Receives,
         name: str = "",
         on_open: Callable[[Stream], None] | None = None,
         options: StreamOptions | None = None,
@@ -121,7 +118,7 @@ class Listener:
         address: str,
         token: bytes,
         on_message: OnMessage,
-        receives: Any,
+        receives: Receives,
         name: str = "",
         on_open: Callable[[Stream], None] | None = None,
         options: StreamOptions | None = None,
@@ -242,7 +239,7 @@ class _Accepted(Stream):
         listener: Listener,
         handshake: Handshake,
         on_message: OnMessage,
-        receives: Any,
+        receives: Receives,
         options: StreamOptions,
     ) -> None:
         super().__init__(handshake, on_message, receives, options, listener.opened)

@@ -5,14 +5,14 @@ import logging
 import random
 from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from configurators.store.documents import decode_process
 from configurators.store.etcd.client import Etcd
 from configurators.store.mirror import Mirror
 from configurators.store.model import Process
 from configurators.streams.listener import CannotConnect, Connect, connect
-from configurators.streams.stream import OnMessage, Stream, StreamOptions
+from configurators.streams.stream import OnMessage, Receives, Stream, StreamOptions
 from dzflow.aio import BackgroundTasks
 
 log = logging.getLogger(__name__)
@@ -22,7 +22,7 @@ FIRST_RETRY, LONGEST_RETRY = 0.05, 2.0  # seconds
 OnStream = Callable[[str, Stream], None]
 """Called with the id of a process, and the stream to it."""
 
-OpenStream = Callable[[str, OnMessage, Any], Awaitable[Stream]]
+OpenStream = Callable[[str, OnMessage, Receives], Awaitable[Stream]]
 """Opens a stream to the process at an address, under the name of this one; given are what handles
 its messages, and the union of their types. CannotConnect if that is not possible."""
 
@@ -41,7 +41,7 @@ class Peers:
         prefix: str,
         token: bytes,
         on_message: OnMessage,
-        receives: Any,
+        receives: Receives,
         on_open: OnStream | None = None,
         on_close: OnStream | None = None,
         *,

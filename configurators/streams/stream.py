@@ -10,6 +10,7 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable
 from struct import Struct as Layout
+from types import UnionType
 from typing import Any, cast
 
 import msgspec
@@ -24,6 +25,9 @@ log = logging.getLogger(__name__)
 
 OnMessage = Callable[["Stream", Any], Any]
 """Handles a message. The reply to an ask is what it returns, or what its awaitable returns."""
+
+Receives = type[Struct] | UnionType
+"""The messages that may come: one kind, or a union of several."""
 
 _HEAD = Layout("!IBI")  # length of the rest, kind, number of an ask or 0
 _REST = _HEAD.size - 4
@@ -42,7 +46,7 @@ class RemoteError(DzflowError):
     """The peer failed to answer; the message is the peer's."""
 
 
-class TooLarge(BadInput):
+class MessageTooLarge(BadInput):
     """A message is larger than a frame may be; send it in several parts."""
 
 
@@ -70,7 +74,7 @@ class Stream(asyncio.Protocol):
         self,
         handshake: Handshake,
         on_message: OnMessage,
-        receives: Any,
+        receives: Receives,
         options: StreamOptions,
         on_open: Callable[["Stream"], None],
     ) -> None:
@@ -288,7 +292,7 @@ class Stream(asyncio.Protocol):
         try:
             body = self._encoder.encode(reply)
             if len(body) > self._options.frame:
-                raise TooLarge(
+                raise MessageTooLarge(
                     f"the reply has {len(body)} bytes, {self._options.frame} are allowed"
                 )
         except Exception as error:
@@ -319,7 +323,7 @@ class Stream(asyncio.Protocol):
         if self._over or self._transport is None:
             raise StreamClosed(self._ended_text())
         if len(body) > self._options.frame:
-            raise TooLarge(
+            raise MessageTooLarge(
                 f"a message of {len(body)} bytes is too large ({self._options.frame} are allowed);"
                 " send it in parts"
             )

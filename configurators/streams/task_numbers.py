@@ -24,11 +24,6 @@ def task_number(operation: int, phase: Phase) -> int:
     return operation * _PHASES + phase
 
 
-def phase_of(number: int) -> Phase:
-    """The phase that a task belongs to."""
-    return Phase(number % _PHASES)
-
-
 def first_number(operation: int) -> int:
     """The lowest number that a task of an operation can have."""
     return operation * _PHASES

@@ -6,6 +6,7 @@ think so of themselves, etcd refuses the second decision, and that dispatcher lo
 
 import asyncio
 import logging
+from typing import NamedTuple
 
 from configurators.environment import Clock
 from configurators.state.discovered import Found, with_better_trees, with_found
@@ -13,15 +14,26 @@ from configurators.state.healing import coming
 from configurators.store.documents import encode
 from configurators.store.etcd.client import Etcd, Put, StoreError, unchanged
 from configurators.store.keys import NETWORK
-from configurators.store.model import NetworkDoc
+from configurators.store.model import Lost, NetworkDoc
 from dispatcher.knowledge.catalogue import Catalogue
 from dispatcher.knowledge.fleet import Fleet
 from dispatcher.knowledge.siblings import Siblings
+from dzflow.aio import wait_until_set
+from sdn.network.topology import Link, Switch
 
 _log = logging.getLogger(__name__)
 
 _BATCH = 0.3  # seconds between two changes: what is found meanwhile joins together
 _PAUSE = 1.0  # seconds after etcd did not answer
+
+
+class _Shape(NamedTuple):
+    """What must have stayed the same for a while before other trees are considered."""
+
+    switches: tuple[Switch, ...]
+    links: tuple[Link, ...]
+    lost: Lost
+    edge: frozenset[str]  # switches with hosts
 
 
 class NetworkDiscovery:
@@ -46,9 +58,9 @@ class NetworkDiscovery:
         self._settled_after = settled_after
         self._clock = clock
         self._changed = asyncio.Event()
-        self._shape: object = None  # of the network when it changed last
+        self._shape: _Shape | None = None  # of the network when it changed last
         self._since = 0.0  # when that was
-        self._weighed: object = None  # the shape for which other trees were considered
+        self._weighed: _Shape | None = None  # the shape for which other trees were considered
         fleet.found_changed.subscribe(self._changed.set)
         fleet.switches_changed.subscribe(self._changed.set)
         catalogue.network_changed.subscribe(self._changed.set)
@@ -76,12 +88,8 @@ class NetworkDiscovery:
             and self._weighed != _shape_of(doc)
         ):
             left = max(0.0, self._since + self._settled_after - self._clock.monotonic())
-        try:
-            async with asyncio.timeout(left):
-                await self._changed.wait()
-        except TimeoutError:
-            return
-        self._changed.clear()
+        if await wait_until_set(self._changed, left):
+            self._changed.clear()
 
     async def _decide(self) -> None:
         doc, revision = self._catalogue.network_doc, self._catalogue.network_revision
@@ -142,6 +150,5 @@ def _may_be_weighed(doc: NetworkDoc) -> bool:
     return doc.discovered and not doc.retired and not coming(doc)
 
 
-def _shape_of(doc: NetworkDoc) -> object:
-    """What must have stayed the same for a while before other trees are considered."""
-    return doc.switches, doc.links, doc.lost, frozenset(host.switch for host in doc.hosts)
+def _shape_of(doc: NetworkDoc) -> _Shape:
+    return _Shape(doc.switches, doc.links, doc.lost, frozenset(host.switch for host in doc.hosts))

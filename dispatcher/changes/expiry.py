@@ -15,7 +15,7 @@ from dispatcher.metrics import Metrics
 from dispatcher.requests.intake.intake import Intake
 from dispatcher.requests.operation import Operation
 from dispatcher.requests.writing.stored_records import read_many
-from dzflow.aio import BackgroundTasks
+from dzflow.aio import BackgroundTasks, wait_until_set
 
 _log = logging.getLogger(__name__)
 
@@ -110,11 +110,7 @@ class Expiry:
         while True:
             wait = self._heap[0][0] - self._clock.wall() if self._heap else None
             if wait is None or wait > 0:
-                try:
-                    async with asyncio.timeout(wait):
-                        await self._sooner.wait()
-                except TimeoutError:
-                    pass
+                await wait_until_set(self._sooner, wait)
                 self._sooner.clear()
                 continue
             grace = self._usable_since() + _GRACE - self._clock.monotonic()

@@ -17,6 +17,7 @@ from dispatcher.knowledge.catalogue import Catalogue
 from dispatcher.knowledge.fleet import Fleet
 from dispatcher.knowledge.reachability import Reachability
 from dispatcher.knowledge.siblings import Siblings
+from dzflow.aio import wait_until_set
 
 _log = logging.getLogger(__name__)
 
@@ -84,12 +85,8 @@ class Healer:
         doc = self._catalogue.network_doc
         waiting = doc and (doc.retired or doc.withdrawn or coming(doc))
         restless = waiting or not self._damper.calm
-        try:
-            async with asyncio.timeout(_TICK if restless else None):
-                await self._changed.wait()
-        except TimeoutError:
-            return
-        self._changed.clear()
+        if await wait_until_set(self._changed, _TICK if restless else None):
+            self._changed.clear()
 
     async def _decide(self) -> None:
         doc, revision = self._catalogue.network_doc, self._catalogue.network_revision

@@ -77,7 +77,7 @@ class HostProposals:
         self._woken = asyncio.Event()
         self._known: list[Proposal] | None = None  # until something changes
         self._rejected = frozenset(catalogue.rejected_hosts)
-        self._shown: object = None  # what the version is of
+        self._shown: tuple[list[Proposal], RejectedHosts] | None = None  # what the version is of
         self._version = 0
         self._first: dict[_Place, float] = {}  # since when a host could join from where it is
         for signal in (

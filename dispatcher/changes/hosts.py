@@ -15,6 +15,7 @@ from dispatcher.knowledge.fleet import Fleet
 from dispatcher.knowledge.reachability import Reachability
 from dispatcher.requests.writing.stored_records import scan
 from dispatcher.views import HostView
+from dzflow.aio import wait_until_set
 from sdn.network.topology import Host
 from sdn.tables.pipeline import OutOfTables
 
@@ -136,11 +137,7 @@ class Hosts:
                     f"the change is stored, but not applied yet by {', '.join(missing)}", 5.0
                 )
             self._changed.clear()
-            try:
-                async with asyncio.timeout(_POLL):
-                    await self._changed.wait()
-            except TimeoutError:
-                continue
+            await wait_until_set(self._changed, _POLL)
 
 
 def _explained(error: OutOfTables, doc: NetworkDoc) -> OutOfTables | Unavailable:

@@ -118,7 +118,7 @@ class Fleet:
             return None
         return frozenset(link for report in self.found.values() for link in report.links)
 
-    def _received(self, stream: Stream, message: object) -> None:
+    def _received(self, stream: Stream, message: FromConfigurator | FromSouthbound) -> None:
         if isinstance(message, Dones):
             self.tasks_done.emit(message, stream.peer)
         elif isinstance(message, Waiting):

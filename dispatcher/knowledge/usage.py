@@ -289,7 +289,7 @@ class Usage:
         )
 
     def _sibling_joined(self, id: str) -> None:  # noqa: ARG002
-        """What was made alone is known exactly, so that no other can have made as much."""
+        """The counts so far are exact if no other dispatcher was there until now."""
         if len(self._siblings.alive) == 2:
             self._settled += 1
             self._hosts = {name: tally.settled() for name, tally in self._hosts.items()}

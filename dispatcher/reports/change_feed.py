@@ -5,7 +5,8 @@ import contextlib
 import logging
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Collection, Iterator
-from typing import Any
+
+from msgspec import Struct
 
 from configurators.store.documents import BadDocument, decode_record
 from configurators.store.etcd.client import Etcd, StoreUnavailable
@@ -20,7 +21,7 @@ from dispatcher.reports.status import Status
 from dispatcher.requests.calls.record_view import RecordViews
 from dispatcher.requests.writing.record_writer import RecordWriter
 from dispatcher.requests.writing.writes import Write
-from dispatcher.views import Change, ChangeType, Skipped, SpaceGone
+from dispatcher.views import Change, ChangeType, NetworkSummary, Skipped, SpaceGone
 from dzflow.aio import BackgroundTasks
 
 _log = logging.getLogger(__name__)
@@ -114,7 +115,8 @@ class ChangeFeed:
         self._readers: set[_Reader] = set()
         self._watching: list[asyncio.Task[None]] = []
         self._tasks = BackgroundTasks()
-        self._last: dict[tuple[ChangeType, str], Any] = {}  # the last published view of each thing
+        # The last published view of each thing.
+        self._last: dict[tuple[ChangeType, str], Struct | None] = {}
         catalogue.space_changed.subscribe(self._space_changed)
         catalogue.network_changed.subscribe(self._network_changed)
         fleet.switches_changed.subscribe(self._network_changed)
@@ -172,22 +174,22 @@ class ChangeFeed:
                     task.cancel()
                 self._watching.clear()
 
-    def publish_plan(self, space: str, view: object) -> None:
+    def publish_plan(self, space: str, view: Struct) -> None:
         """Report a plan for a partition map to readers, also to those that come later."""
         self._publish("plan", space, view)
 
-    def publish_job(self, view: object) -> None:
+    def publish_job(self, view: Struct) -> None:
         """Report the scheduled job to readers, also to those that come later."""
         self._publish("job", "", view)
 
-    def publish_history(self, view: object) -> None:
+    def publish_history(self, view: Struct) -> None:
         """Report something that has happened to readers that asked for it."""
         change = Change("history", view)
         for reader in self._readers:
             if "history" in reader.types:
                 reader.put(change)
 
-    def publish_load(self, view: Callable[[], object]) -> None:
+    def publish_load(self, view: Callable[[], Struct]) -> None:
         """Report the load to readers that asked for it; `view` is called only if there are any."""
         readers = [reader for reader in self._readers if "load" in reader.types]
         if readers:
@@ -212,15 +214,15 @@ class ChangeFeed:
         if any("proposals" in reader.types for reader in self._readers):
             self._publish("proposals", "", self._proposals.summary())
 
-    def _network(self) -> dict[str, Any]:
-        return {
-            "revision": self._catalogue.network_revision,
-            "trees": self._status.trees(),
-            "down": self._status.links_down(),
-            "differences": self._status.differences(),
-        }
+    def _network(self) -> NetworkSummary:
+        return NetworkSummary(
+            revision=self._catalogue.network_revision,
+            trees=self._status.trees(),
+            down=self._status.links_down(),
+            differences=self._status.differences(),
+        )
 
-    def _publish(self, kind: ChangeType, name: str, data: Any) -> None:
+    def _publish(self, kind: ChangeType, name: str, data: Struct) -> None:
         """Put a view into the queues of all readers, unless it is the same as the last one."""
         if self._last.get((kind, name)) == data:
             return

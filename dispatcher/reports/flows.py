@@ -145,7 +145,7 @@ class FlowReader:
         host: str | None,
         charge: Callable[[float], None],
     ) -> Explanation:
-        """What a filter leads to, and how an event would travel; None is not explained.
+        """What a filter leads to, and how an event would travel; what is None is left out.
 
         With a host, also the operations that subscribing to the filter would take. An event needs
         the host that would publish it. BadInput if the filter or the event is not valid,

@@ -319,7 +319,7 @@ class Status:
     # Health
 
     def _not_started(self, kind: WorkerKind, known: int) -> list[views.Impairment]:
-        """That there are fewer workers of a kind than wanted, and nothing is known of the rest."""
+        """An impairment if fewer workers of a kind have started than are wanted."""
         wanted = self._workers.wanted(kind) or 0
         if known >= wanted:
             return []

@@ -60,7 +60,7 @@ class Ending(Enum):
     SUPERSEDED = "superseded"  # by another operation on the same record
 
 
-class Caller(Protocol):
+class WaitingCaller(Protocol):
     """One element of a call that waits for an operation."""
 
     @property
@@ -131,7 +131,7 @@ class Operation:
         kind: RecordKind,
         id: str,
         host: str,
-        caller: Caller | None,
+        caller: WaitingCaller | None,
         received: float,
     ) -> None:
         self.action: Action = action
@@ -167,7 +167,7 @@ class Operation:
         kind: RecordKind,
         spec: RecordSpec,
         received: float,
-        caller: Caller | None = None,
+        caller: WaitingCaller | None = None,
         *,
         id: str = "",
         created: float | None = None,
@@ -187,7 +187,7 @@ class Operation:
         cls,
         stored: StoredRecord,
         received: float,
-        caller: Caller | None = None,
+        caller: WaitingCaller | None = None,
         only_if: Sequence[Compare] = (),
     ) -> Self:
         """End a record, whatever else is being done with it."""
@@ -204,7 +204,7 @@ class Operation:
         stored: StoredRecord,
         filter: Any,
         received: float,
-        caller: Caller | None = None,
+        caller: WaitingCaller | None = None,
         *,
         restricted: bool = False,
         reindex: bool = False,
@@ -219,7 +219,9 @@ class Operation:
         return operation
 
     @classmethod
-    def resume(cls, stored: StoredRecord, received: float, caller: Caller | None = None) -> Self:
+    def resume(
+        cls, stored: StoredRecord, received: float, caller: WaitingCaller | None = None
+    ) -> Self:
         """Go on with the open operation of a record, written by a dispatcher that is gone."""
         record = stored.record
         operation = cls(action_of(record), record.kind, record.id, record.host, caller, received)

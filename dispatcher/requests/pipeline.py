@@ -9,7 +9,6 @@
 | reply | `replies.py` | the caller gets its answer |
 """
 
-import logging
 from collections.abc import Callable
 
 from configurators.environment import Clock
@@ -38,8 +37,6 @@ from dispatcher.requests.writing.settling import Settling
 from dispatcher.requests.writing.wait_reasons import WaitReasons
 from dzflow.aio import BackgroundTasks
 from dzflow.errors import DzflowError
-
-_log = logging.getLogger(__name__)
 
 
 class RequestPipeline:

@@ -1,6 +1,6 @@
 """What users see: records, spaces, the network, the control plane, and changes of all of them."""
 
-from dispatcher.views.changes import Change, ChangeType, Skipped, SpaceGone
+from dispatcher.views.changes import Change, ChangeType, NetworkSummary, Skipped, SpaceGone
 from dispatcher.views.event_keys import (
     Advertised,
     Publishers,
@@ -52,6 +52,7 @@ __all__ = [
     "HostView",
     "Impairment",
     "LinkView",
+    "NetworkSummary",
     "Part",
     "PartitionReach",
     "PartitionSwitchView",

@@ -1,8 +1,10 @@
 """Changes as the change feed reports them."""
 
-from typing import Any, Literal
+from typing import Literal
 
 from msgspec import Struct
+
+from dispatcher.views.network import DifferenceView, LinkView, TreeView
 
 ChangeType = Literal[
     "record",
@@ -18,6 +20,15 @@ ChangeType = Literal[
     "skipped",
     "lagged",
 ]
+
+
+class NetworkSummary(Struct, frozen=True):
+    """The trees of a network, the links of which a port is down, and what discovery found amiss."""
+
+    revision: int
+    trees: list[TreeView]
+    down: list[LinkView]
+    differences: list[DifferenceView]
 
 
 class SpaceGone(Struct, frozen=True):
@@ -40,7 +51,7 @@ class Change(Struct, frozen=True):
     | --- | --- |
     | record | RecordView |
     | space | SpaceView, or SpaceGone |
-    | network | {"revision", "trees": [TreeView], "down": [LinkView]} |
+    | network | NetworkSummary |
     | proposals | ProposalsSummary |
     | switch | SwitchView |
     | configurator | ConfiguratorView |
@@ -50,7 +61,9 @@ class Change(Struct, frozen=True):
     | load | the monitor's view of the last second |
     | skipped | Skipped: sent once a second at most, to readers that want a sample of the records |
     | lagged | None: the reader was too slow, and must read everything again; nothing follows |
+
+    The views of the monitor are its own; readers get them as they are.
     """
 
     type: ChangeType
-    data: Any
+    data: Struct | None

@@ -46,7 +46,6 @@ class NumberAxis:
     def __init__(self, attribute: Attribute, width: int) -> None:
         self.attribute = attribute.name
         self.width = width
-        self._attribute = attribute
         low, high = attribute.domain
         assert isinstance(low, int | float)
         assert isinstance(high, int | float)

@@ -64,7 +64,7 @@ def read_private(path: Path) -> str:
 
 
 def find_exposure(path: Path) -> str | None:
-    """Who else can read or change a file with a secret, as a text; None if nobody or no file."""
+    """Which others can read or change a file with a secret; None if no others, or no file."""
     try:
         status = path.stat()
     except OSError:

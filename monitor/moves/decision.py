@@ -43,45 +43,45 @@ class Facts(Struct, frozen=True):
     lasted: float  # seconds since this phase began, as far as this monitor knows
 
 
-class Decision(Struct, frozen=True):
+class MoveDecision(Struct, frozen=True):
     """A step, and why a move fails."""
 
     step: Step
     text: str = ""
 
 
-_WAIT = Decision(Step.WAIT)
+_WAIT = MoveDecision(Step.WAIT)
 
 
-def decide(move: Move, facts: Facts, limits: MoveLimits) -> Decision:
+def decide(move: Move, facts: Facts, limits: MoveLimits) -> MoveDecision:
     """The next step of a move."""
     if move.phase == "failed":
-        return Decision(Step.END)
+        return MoveDecision(Step.END)
     if move.phase == "moved":
         return _after_change(move, facts, limits)
     if not facts.exists:
-        return Decision(Step.FAIL, "the partition no longer exists")
+        return MoveDecision(Step.FAIL, "the partition no longer exists")
     if facts.owner != (move.source, move.epoch):
         owner = facts.owner[0] if facts.owner else "nobody"
-        return Decision(Step.FAIL, f"the partition was taken over by {owner} meanwhile")
+        return MoveDecision(Step.FAIL, f"the partition was taken over by {owner} meanwhile")
     for name in (move.source, move.target):
         if name not in facts.alive:
-            return Decision(Step.FAIL, f"configurator {name} is no longer alive")
+            return MoveDecision(Step.FAIL, f"configurator {name} is no longer alive")
     if move.target not in facts.staying:
-        return Decision(Step.FAIL, f"configurator {move.target} is to leave")
+        return MoveDecision(Step.FAIL, f"configurator {move.target} is to leave")
     if move.phase == "asked":
-        return Decision(Step.COPY)
+        return MoveDecision(Step.COPY)
     copy = facts.copy.state if facts.copy and facts.copy.move == move.id else None
     if move.phase == "copying":
         if copy in ("following", "ended"):
-            return Decision(Step.HAND_OVER)
+            return MoveDecision(Step.HAND_OVER)
         return _fail_after(facts, limits.copy, f"{move.target} has not copied the partition")
     if copy == "ended":
-        return Decision(Step.CHANGE_OWNER)
+        return MoveDecision(Step.CHANGE_OWNER)
     return _fail_after(facts, limits.hand_over, f"{move.source} has not ended its work")
 
 
-def _after_change(move: Move, facts: Facts, limits: MoveLimits) -> Decision:
+def _after_change(move: Move, facts: Facts, limits: MoveLimits) -> MoveDecision:
     """What follows when the owner key was changed: nothing can fail any more."""
     owner = facts.owner
     if owner == (move.source, move.epoch):
@@ -89,11 +89,11 @@ def _after_change(move: Move, facts: Facts, limits: MoveLimits) -> Decision:
     begins = owner is not None and owner[0] == move.target and move.target in facts.alive
     if begins and facts.ready != owner[1] and facts.lasted <= limits.start:  # type: ignore[index]
         return _WAIT
-    return Decision(Step.END)
+    return MoveDecision(Step.END)
 
 
-def _fail_after(facts: Facts, limit: float, what: str) -> Decision:
+def _fail_after(facts: Facts, limit: float, what: str) -> MoveDecision:
     if facts.lasted <= limit:
         return _WAIT
     why = f": {facts.waits_for}" if facts.waits_for else ""
-    return Decision(Step.FAIL, f"{what} within {limit:g} s{why}")
+    return MoveDecision(Step.FAIL, f"{what} within {limit:g} s{why}")

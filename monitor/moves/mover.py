@@ -15,8 +15,9 @@ from configurators.store.model import Move, MovePhase
 from dispatcher.knowledge.catalogue import Catalogue
 from dispatcher.knowledge.fleet import Fleet
 from dispatcher.knowledge.workers import Workers
+from dzflow.aio import wait_until_set
 from monitor.moves.conditions import owner_may_change
-from monitor.moves.decision import Decision, Facts, MoveLimits, Step, decide
+from monitor.moves.decision import Facts, MoveDecision, MoveLimits, Step, decide
 from monitor.moves.ends import MoveEnded
 
 log = logging.getLogger(__name__)
@@ -78,11 +79,7 @@ class Mover:
             if failed:
                 await asyncio.sleep(_PAUSE)
                 continue
-            try:
-                async with asyncio.timeout(_TICK if self._catalogue.moves else None):
-                    await self._changed.wait()
-            except TimeoutError:
-                continue
+            await wait_until_set(self._changed, _TICK if self._catalogue.moves else None)
 
     async def _fails(self, partition: str, move: Move, revision: int, lead: Compare) -> bool:
         """Whether work on one move fails: that must not hold up other moves, or plans."""
@@ -115,7 +112,7 @@ class Mover:
         await self._catalogue.refresh_moves(partition)
 
     def _write(
-        self, partition: str, move: Move, decision: Decision
+        self, partition: str, move: Move, decision: MoveDecision
     ) -> tuple[Sequence[Op], Sequence[Compare]]:
         """The operations of a step, and what must hold for it."""
         key = move_key(partition)

@@ -38,6 +38,7 @@ from dispatcher.knowledge.catalogue import Catalogue
 from dispatcher.knowledge.fleet import Fleet
 from dispatcher.knowledge.workers import Workers
 from dispatcher.metrics import PlanMetrics
+from dzflow.aio import wait_until_set
 from monitor.moves.requests import MoveRequests
 from monitor.plans.settling import Reports, cleaned, refusal, why_unsettled
 from monitor.plans.steps import next_map
@@ -93,11 +94,7 @@ class PlanDriver:
             if failed:
                 await asyncio.sleep(_PAUSE)
                 continue
-            try:
-                async with asyncio.timeout(_TICK if running else None):
-                    await self._changed.wait()
-            except TimeoutError:
-                continue
+            await wait_until_set(self._changed, _TICK if running else None)
 
     async def _fails(self, work: Awaitable[None]) -> bool:
         """Whether work on one plan fails: that must not hold up other plans, or moves."""

@@ -18,6 +18,9 @@ Address = tuple[str, int]
 Carry = Callable[[str, Frames], None]
 """Carries frames that leave the named switch."""
 
+MakeSwitch = Callable[[Callable[[], None]], EmulatedSwitch]
+"""Makes a switch, from what it calls when it has work that nothing from outside has caused."""
+
 
 class Dialling(Struct, frozen=True):
     """How controllers are reached; all times are in seconds.
@@ -39,12 +42,12 @@ class Agent:
 
     def __init__(
         self,
-        switch: EmulatedSwitch,
+        make_switch: MakeSwitch,
         controllers: Sequence[Address],
         carry: Carry,
         dialling: Dialling | None = None,
     ) -> None:
-        self.switch = switch
+        self.switch = make_switch(self._wake)
         self.reached = asyncio.Event()
         self._controllers = tuple(controllers)
         self._carry = carry
@@ -57,10 +60,11 @@ class Agent:
         self._timer: asyncio.TimerHandle | None = None
         self._return: asyncio.TimerHandle | None = None
         self._work = OncePerTurn(self._do_work)
+        self._started = False
 
     def start(self) -> None:
         """Connect to all controllers, and again whenever a connection is lost."""
-        self.switch.wake = self._work.schedule
+        self._started = True
         self.set_controllers(self._controllers)
 
     def set_controllers(self, controllers: Sequence[Address]) -> None:
@@ -74,6 +78,10 @@ class Agent:
                 self._dials[address] = asyncio.create_task(
                     self._keep_connected(address), name=f"{self.switch.name} dials"
                 )
+
+    def _wake(self) -> None:
+        if self._started:
+            self._work.schedule()
 
     async def stop(self) -> None:
         """End all connections, and wait until they are closed."""

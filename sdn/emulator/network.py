@@ -3,6 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -44,20 +45,18 @@ class EmulatedNetwork:
         self.topology = topology
         self.on_frame = on_frame
         models = models or {}
-        self.switches = {
-            switch.id: EmulatedSwitch(
+        self.agents: dict[str, Agent] = {}
+        for switch in topology.switches:
+            make = partial(
+                EmulatedSwitch,
                 switch.id,
                 switch.dpid,
                 _ports(topology, switch.id),
                 models.get(switch.id, model),
                 versions,
             )
-            for switch in topology.switches
-        }
-        self.agents = {
-            name: Agent(switch, controllers, self._carry, dialling)
-            for name, switch in self.switches.items()
-        }
+            self.agents[switch.id] = Agent(make, controllers, self._carry, dialling)
+        self.switches = {name: agent.switch for name, agent in self.agents.items()}
         self.hosts = {
             host.id: EmulatedHost(host, number, self._enter)
             for number, host in enumerate(topology.hosts, 1)

@@ -61,7 +61,7 @@ class EmulatedSwitch:
         self.name = name
         self.dpid = dpid
         self.versions = tuple(versions)
-        self.wake = wake
+        self._wake = wake
         self._faults = Faults()
         self._datapath = Datapath(model, ports)
         self._control = Control(name, dpid, self._datapath, self._faults)
@@ -213,7 +213,7 @@ class EmulatedSwitch:
         outcome = self._datapath.receive(frame, in_port)
         if outcome.punts:
             self._control.send_packet_ins(outcome)
-            self.wake()
+            self._wake()
         return outcome.frames
 
     def set_port(self, port: int, up: bool) -> None:
@@ -221,13 +221,13 @@ class EmulatedSwitch:
         changed = self._datapath.set_port(port, up)
         if changed is not None:
             self._control.report_port(changed)
-            self.wake()
+            self._wake()
 
     def add_port(self, port: Port) -> None:
         """Add a port, and report it to the controllers."""
         self._datapath.add_port(port)
         self._control.report_port(port, new=True)
-        self.wake()
+        self._wake()
 
     # Faults that tests inject.
 
@@ -269,7 +269,7 @@ class EmulatedSwitch:
             work._replace(due=0.0) if lies or work.due == inf else work for work in self._work
         )
         self._faults.clear()
-        self.wake()
+        self._wake()
 
     def restart(self, keep_tables: bool = False) -> None:
         """Forget connections, roles, unfinished work and, unless they are kept, all entries."""
@@ -282,7 +282,7 @@ class EmulatedSwitch:
         self._pace = Pace()
         if not keep_tables:
             self.tables.clear()
-        self.wake()
+        self._wake()
 
     def change(self, op: FlowOp, cookie: int | None = None) -> None:
         """Change a table as another application would; raises Refused if that cannot be done.
@@ -298,16 +298,16 @@ class EmulatedSwitch:
         """Change a table by any flow-mod; raises Refused if that cannot be done."""
         changes = self.tables.apply(decode_flow_mod(flow_mod), flow_mod)
         self._control.report_changes(changes, None, 0)
-        self.wake()
+        self._wake()
 
     def change_group(self, op: GroupOp) -> None:
         """Change a group as another application would; raises Refused if that cannot be done."""
         changes = self.tables.apply_group(encode_group_ops(V1_4, [op], 0))
         self._control.report_changes(changes, None, 0)
-        self.wake()
+        self._wake()
 
     def send_packet_ins(self, frame: bytes, in_port: int, count: int = 1) -> None:
         """Send a frame to the controllers as though an entry had said so."""
         punt = Punt(in_port, 0, NO_COOKIE, ACTION, frame)
         self._control.send_packet_ins(Outcome([], [punt] * count))
-        self.wake()
+        self._wake()

@@ -21,7 +21,7 @@ from sdn.lab.plan import (
     PROTOCOLS,
     Certificates,
     HostSite,
-    Plan,
+    LabPlan,
     check_controllers,
 )
 from sdn.lab.relay import LOOPBACK, MAX_CONNECTIONS, Relay
@@ -35,7 +35,7 @@ _NO_OFFLOAD = ("ethtool", "-K", HOST_INTERFACE, "tx", "off")
 class _Running:
     """What exists while a lab runs."""
 
-    plan: Plan
+    plan: LabPlan
     record: registry.Record
     thread: NamespaceThread
     ovs: OpenVSwitch

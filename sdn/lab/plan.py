@@ -79,8 +79,8 @@ class HostSite:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """A topology with a name for everything that a lab makes; made by `Plan.of`."""
+class LabPlan:
+    """A topology with a name for everything that a lab makes; made by `LabPlan.of`."""
 
     tag: str
     topology: Topology
@@ -88,7 +88,7 @@ class Plan:
     _bridges: Mapping[str, str]
 
     @classmethod
-    def of(cls, tag: str, topology: Topology) -> Plan:
+    def of(cls, tag: str, topology: Topology) -> LabPlan:
         """The plan of a topology; names hold positions, because ids may be longer than names."""
         macs = {_number(host.mac) for host in topology.hosts if host.mac}
         addresses = {int(IPv6Address(host.ipv6)) for host in topology.hosts if host.ipv6}

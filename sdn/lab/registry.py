@@ -17,7 +17,7 @@ import msgspec
 
 from sdn.lab.errors import LabError
 from sdn.lab.namespaces import path_of
-from sdn.lab.plan import TAGS, Plan, group_of, tag_of
+from sdn.lab.plan import TAGS, LabPlan, group_of, tag_of
 from sdn.lab.processes import Owner, all_processes, arguments, end, file_id, network
 from sdn.lab.run import PACKAGES, TIMEOUT, run
 from sdn.network.topology import Topology
@@ -44,14 +44,14 @@ def default_root() -> Path:
     return base / "dzflow-lab"
 
 
-def register(topology: Topology, root: Path, service: str = "") -> tuple[Plan, Record, Path]:
+def register(topology: Topology, root: Path, service: str = "") -> tuple[LabPlan, Record, Path]:
     """Remove what dead labs left behind, then make a new lab's name and folder."""
     with _locked(root):
         _clean(root)
         taken = {folder.name for folder in root.iterdir()}
         while (tag := tag_of(secrets.randbelow(TAGS))) in taken:
             pass
-        plan = Plan.of(tag, topology)
+        plan = LabPlan.of(tag, topology)
         sites = plan.sites.values()
         record = Record(
             tag,

@@ -9,7 +9,7 @@ from configurators.engine.partition_map import PartitionMap
 from spark.traces import Source
 
 
-class Plan(Struct, frozen=True):
+class SpacePlan(Struct, frozen=True):
     """A plan for the map of a space, in the form that `POST /partitions/plan` takes."""
 
     space: str
@@ -49,7 +49,7 @@ class SpaceResult(Struct, frozen=True):
     after: Prediction
     moved_share: float  # of the space's work: partitions that are new, or get another owner
     changed_entries: int  # entries that are added or removed once, to go over to the plan
-    plan: Plan | None
+    plan: SpacePlan | None
     why: str
 
 

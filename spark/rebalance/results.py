@@ -7,7 +7,7 @@ from msgspec import Struct
 from configurators.state.trace_spaces import TraceVersion
 from dzflow.index import Index
 from spark.rebalance.assignment import Fleet
-from spark.rebalance.model import Plan, Prediction, SpaceResult
+from spark.rebalance.model import Prediction, SpacePlan, SpaceResult
 from spark.rebalance.planner import Candidate, Proposal
 from spark.rebalance.prediction import Timing, partition_imbalance, waiting_ms
 from spark.rebalance.reasons import find_reasons
@@ -55,8 +55,8 @@ def space_result(
     )
 
 
-def _plan(space: SpaceLoad, index: Index, proposal: Proposal, fleet: Fleet) -> Plan:
-    return Plan(
+def _plan(space: SpaceLoad, index: Index, proposal: Proposal, fleet: Fleet) -> SpacePlan:
+    return SpacePlan(
         space.name,
         space.version,
         space.stored.map_number,

@@ -27,7 +27,6 @@ from bench.replay.spaces import (
 )
 from configurators.engine.engine import Engine, Ordering
 from configurators.engine.partition_map import Node, PartitionMap, route
-from configurators.engine.recut import recut
 from configurators.engine.validation import validate
 from configurators.state.spaces import new_space
 from configurators.state.trace_spaces import decode_footer, encode_footer
@@ -43,6 +42,7 @@ from spark.workload.file import BadWorkload, write_workload
 from spark.workload.model import LeftOut, WorkloadAbout, WorkloadRequest
 from tests.oracle import receivers
 from tests.partition_maps import draw_map
+from tests.recut import recut
 from tests.strategies import COMBINATIONS, INDEXES, events
 
 SCHEMA = {

@@ -21,6 +21,7 @@ from configurators.streams.listener import Listener
 from configurators.streams.messages import Done, Dones, Task, Tasks
 from configurators.streams.packing import pack_regions, unpack_regions
 from configurators.streams.stream import Stream
+from configurators.streams.task_numbers import Phase
 from dispatcher.calls import Answer, RecordSpec
 from dispatcher.dispatcher import Dispatcher
 from dispatcher.errors import Problem
@@ -44,6 +45,12 @@ UNLIMITED: dict[str, Any] = {"work": None, "work_per_host": None}
 
 Numbered = dict[str, tuple[int, bytes, bytes]]
 """What a partition has of each record: number of the task, regions, edge."""
+
+
+def phase_of(task: Task) -> Phase:
+    """The phase that a task belongs to: its number counts operations and their phases."""
+    return Phase(task.seq % len(Phase))
+
 
 Installed = dict[str, dict[str, tuple[bytes, bytes]]]
 """What each partition has of each record: regions, edge."""

@@ -8,10 +8,10 @@ from msgspec.structs import replace
 
 from configurators.store.documents import decode_key_use, decode_record, encode
 from configurators.store.keys import owner_key, record_key
-from configurators.streams.task_numbers import Phase, phase_of
+from configurators.streams.task_numbers import Phase
 from dispatcher.calls import RecordSpec
 from dispatcher.errors import Conflict, Failed
-from tests.dispatcher.support import SCHEMA, TIMEOUT, specs, views, world
+from tests.dispatcher.support import SCHEMA, TIMEOUT, phase_of, specs, views, world
 from tests.etcd import TestEtcd, running
 from tests.support import until
 
@@ -332,7 +332,7 @@ async def test_a_new_version_that_switches_refuse_is_taken_back(etcd_server: Tes
         before = w.installed()
         new = [f"1.1/{name.partition('/')[2]}" for name in before]
         assert new
-        w.refuse(lambda task: "full" if phase_of(task.seq) is Phase.GROW else None)
+        w.refuse(lambda task: "full" if phase_of(task) is Phase.GROW else None)
         wider = {"attributes": [*SCHEMA["attributes"], {"name": "hot", "type": "bool"}]}
         with pytest.raises(Failed, match="full"):
             await d.put_space("stocks", wider)

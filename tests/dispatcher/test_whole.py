@@ -9,7 +9,7 @@ import pytest
 from dispatcher.calls import RecordSpec
 from dispatcher.changes.damping import Patience
 from dispatcher.errors import Conflict, NotFound, Problem
-from dispatcher.views import ChangeType, SpaceGone
+from dispatcher.views import ChangeType, RecordView, SpaceGone, SpaceView
 from dzflow.errors import BadInput
 from sdn.emulator.model import SwitchModel
 from sdn.network.topology import Host
@@ -192,7 +192,7 @@ async def test_the_stream_tells_of_spaces_records_and_broken_trees(etcd_server: 
             assert seen == {"network", "switch", "configurator"}
             await d.put_space("stocks", SCHEMA)
             async for change in changes:
-                if change.type == "space":
+                if isinstance(change.data, SpaceView):
                     assert change.data.name == "stocks"
                     assert change.data.trees == [0, 1]
                     break
@@ -200,7 +200,7 @@ async def test_the_stream_tells_of_spaces_records_and_broken_trees(etcd_server: 
             begun = asyncio.create_task(d.begin("subscription", [ask], wait=TIMEOUT))
             states = []
             async for change in changes:
-                if change.type == "record":
+                if isinstance(change.data, RecordView):
                     states.append(change.data.state)
                     if change.data.state == "active":
                         break
@@ -215,12 +215,12 @@ async def test_the_stream_tells_of_spaces_records_and_broken_trees(etcd_server: 
             )
             w.network.set_link(link, False)
             async for change in changes:
-                if change.type == "space" and change.data.trees == [1]:
+                if isinstance(change.data, SpaceView) and change.data.trees == [1]:
                     break
             assert [tree.whole for tree in d.status.topology().trees] == [False, True]
             w.network.set_link(link, True)
             async for change in changes:
-                if change.type == "space" and len(change.data.trees) == 2:
+                if isinstance(change.data, SpaceView) and len(change.data.trees) == 2:
                     break  # the other one may have been replaced
             [record] = (await d.records("subscription")).items
             await d.end("subscription", [record.id], wait=TIMEOUT)

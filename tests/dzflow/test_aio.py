@@ -3,7 +3,14 @@ import logging
 
 import pytest
 
-from dzflow.aio import BackgroundTasks, CriticalTasks, OncePerTurn, pause_until
+from dzflow.aio import (
+    BackgroundTasks,
+    CriticalTasks,
+    OncePerTurn,
+    pause_until,
+    wait_for_any,
+    wait_until_set,
+)
 
 
 async def test_scheduled_work_runs_once_for_all_calls_of_a_turn() -> None:
@@ -111,3 +118,25 @@ def test_a_pause_ends_at_the_next_moment_that_is_due(
     now: float, offset: float, pause: float
 ) -> None:
     assert pause_until(now, 2.0, offset) == pause
+
+
+async def test_waiting_for_events_ends_with_the_first_of_them_or_in_time() -> None:
+    first, second = asyncio.Event(), asyncio.Event()
+    before = asyncio.all_tasks()
+    waiting = asyncio.create_task(wait_for_any(first, second))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    second.set()
+    await waiting
+    await wait_for_any(first, timeout=0.001)
+    for _ in range(2):  # turns of the loop, in which the cancelled waits end
+        await asyncio.sleep(0)
+    assert asyncio.all_tasks() == before
+
+
+async def test_waiting_for_an_event_tells_whether_it_came_in_time() -> None:
+    event = asyncio.Event()
+    assert not await wait_until_set(event, 0.001)
+    event.set()
+    assert await wait_until_set(event, 0.0)
+    assert await wait_until_set(event, None)

@@ -48,18 +48,6 @@ def test_covering_overlap_and_intersection_are_those_of_sets(a: Region, b: Regio
 
 
 @given(regions, regions)
-def test_difference_is_that_of_sets_in_disjoint_pieces(a: Region, b: Region) -> None:
-    pieces = a.minus(b)
-    assert points(*pieces) == points(a) - points(b)
-    assert sum(len(points(piece)) for piece in pieces) == len(points(*pieces))
-
-
-@given(dzs, dzs)
-def test_the_difference_of_dzs_is_made_of_dzs(a: Region, b: Region) -> None:
-    assert all(piece.is_dz for piece in a.minus(b))
-
-
-@given(regions, regions)
 def test_cells_are_the_region_on_a_finer_grid(region: Region, grid: Region) -> None:
     cells = list(region.cells(grid.mask))
     assert {cell.mask for cell in cells} == {region.mask | grid.mask}

@@ -10,6 +10,7 @@ from typing import Any, Self
 from configurators.streams.listener import CannotConnect, Listener
 from configurators.streams.stream import (
     OnMessage,
+    Receives,
     RemoteError,
     Stream,
     StreamClosed,
@@ -53,7 +54,7 @@ class Wires:
         address: str,
         token: bytes,
         on_message: OnMessage,
-        receives: Any,
+        receives: Receives,
         name: str = "",
         on_open: Opened | None = None,
         options: StreamOptions | None = None,
@@ -67,7 +68,7 @@ class Wires:
         address: str,
         token: bytes,
         on_message: OnMessage,
-        receives: Any,
+        receives: Receives,
         name: str,
         options: StreamOptions | None = None,
         on_open: Opened | None = None,

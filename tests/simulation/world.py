@@ -443,7 +443,7 @@ class World:
                 return f"{process.name} does not use all southbound processes"
         for server in self.servers.values():
             reconcilers = server.managed.reconcilers.values()
-            if any(one.queue.load or one.queue.waiting for one in reconcilers):
+            if any(one.queue.window.load or one.queue.waiting for one in reconcilers):
                 return f"{server.node.name} has work in progress"
             if short := [one.switch for one in reconcilers if one.lacks_room]:
                 return f"{short} lack room for what they should hold"

@@ -11,7 +11,7 @@ from api.http.app_settings import ApiSettings
 from api.http.border.http_protocol import RESERVED
 from api.http.border.request_ids import id_for, request_id
 from api.http.border.sites import Sites
-from api.http.metrics.registry import Metrics
+from api.http.metrics.registry import HttpMetrics
 from api.http.problems import problem, respond, respond_internal
 from configurators.tracing import Span, Tracer
 from dispatcher.errors import Problem
@@ -43,7 +43,7 @@ class Edge:
         self,
         app: ASGIApp,
         settings: ApiSettings,
-        metrics: Metrics,
+        metrics: HttpMetrics,
         tracer: Tracer | None = None,
         draining: Callable[[], bool] = lambda: False,
     ) -> None:

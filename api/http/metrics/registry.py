@@ -30,7 +30,7 @@ _TIMES = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
-class Metrics:
+class HttpMetrics:
     """Counts requests, and the counters that applications report."""
 
     def __init__(self, most_series: int = 10_000) -> None:

@@ -58,7 +58,7 @@ def load(
 
 
 def find_exposed_secrets(config: Path, settings: Settings) -> str | None:
-    """Who else can read the secrets in a file of settings, as a text; None if nobody or none."""
+    """Which others can read the secrets in a file of settings; None if no others, or no secrets."""
     given = set(secrets_of(settings)) - set(secrets_of(Settings()))
     text = config.read_text()
     return find_exposure(config) if any(secret in text for secret in given) else None

@@ -41,7 +41,7 @@ async def _run_own(self: child.Child, stop: asyncio.Event) -> None:
         counts = await read_counts(etcd, placed_kinds(self.settings))
         await asyncio.to_thread(cluster.start_workers, counts)
         # The API reads this key to find out whether Ray runs, and whether workers can be added.
-        process = Process("ray", cluster.address, os.getpid(), platform.node())
+        process = Process("ray", cluster.connection.address, os.getpid(), platform.node())
         registration = Registration(etcd, keys.RAY, process)
         scaling = WorkerScaling(
             cluster, etcd, registration, self.settings.mode, lambda text: self.report(event=text)

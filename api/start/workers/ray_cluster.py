@@ -1,20 +1,18 @@
-"""Starts Ray, or joins a cluster, and places the workers on its nodes as actors.
+"""Places the workers on the nodes of a Ray as actors.
 
 The nodes are assigned round-robin in a fixed order, and are binding. If the node of an actor is
 gone, the actor is started on another node. On a cluster that is joined, actors reserve CPUs: one
 whose node has no room is placed on any other node, and waits until Ray has one.
 
-Ray reads the environment when it is imported: import this module only in a process that was started
-with `ray_environment.environment`.
+As with `ray_connection`, import this module only in a process whose environment is for Ray.
 """
 
 import logging
-import shutil
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
+import msgspec
 import ray
 from msgspec import Struct
 from ray.exceptions import ActorUnavailableError, RayActorError, RayError
@@ -24,12 +22,13 @@ from api.start.actors.configurator import Configurator
 from api.start.actors.southbound import Southbound
 from api.start.parts.southbound import openflow_address
 from api.start.settings.settings import Settings
-from api.start.workers.ray_environment import NoRay, RayLost, temporary_folder
+from api.start.workers.actor_card import ActorCard
+from api.start.workers.ray_connection import Node, RayConnection, short
+from api.start.workers.ray_environment import NoRay, RayLost
 from api.start.workers.wanted import KINDS, Counts, Worker
 
 _log = logging.getLogger(__name__)
 
-OBJECT_STORE_BYTES = 80 << 20  # we store nothing in it; Ray does not allow less
 _START_SECONDS = 120.0
 _ROOM_SECONDS = 30.0  # after which an actor that has not started is placed in another way
 _LOOK_EVERY = 0.1
@@ -37,14 +36,6 @@ _STOP_SECONDS = 8.0
 _NOTICE_SECONDS = 1.0  # for the answer of an actor that may have started
 
 _CLASSES = {"configurators": Configurator, "southbound": Southbound}
-
-
-class Node(Struct, frozen=True):
-    """A machine of the cluster, and the CPUs that Ray has there."""
-
-    id: str
-    address: str
-    cpus: float = 0.0
 
 
 class Job(Struct):
@@ -87,31 +78,30 @@ def choose_with_room(
 
 
 class Cluster:
-    """A Ray that was started or joined, with the workers on it; for one process, once."""
+    """A Ray that was started or joined, with the workers on it; for one process, once.
 
-    _detached = False  # whether Ray keeps the actors when this process ends
+    With a `card`, actors are detached: Ray keeps them when this process ends. They show the card.
+    """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        card: ActorCard | None = None,
+        connection: RayConnection | None = None,
+    ) -> None:
+        self.jobs: dict[Worker, Job] = {}
+        self.connection = connection or RayConnection(settings)
         self._settings = settings
-        self._own = settings.ray.address is None
-        self._folder: Path | None = None
-        self._jobs: dict[Worker, Job] = {}
-
-    # -- Ray -------------------------------------------------------------------------------------
+        self._card = card
 
     def start(self) -> None:
         """Start or join Ray."""
-        if self._own:
-            self._start_own()
-        else:
-            self._join()
+        self.connection.start()
 
     def stop(self) -> None:
         """End the workers in order, configurators first, then Ray if it is ours."""
         self.end_all()
-        ray.shutdown()
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
+        self.connection.stop()
 
     def end_all(self) -> None:
         """End all workers in order, configurators first."""
@@ -119,7 +109,7 @@ class Cluster:
         for kind in reversed(KINDS):
             ends = {
                 job.actor.stop.remote(): job.id
-                for job in self._jobs.values()
+                for job in self.jobs.values()
                 if job.worker.kind == kind and job.runs
             }
             if not ends:
@@ -134,65 +124,16 @@ class Cluster:
                 else:
                     if not in_order:
                         _log.warning("%s did not end within %g s", id, _STOP_SECONDS)
-        for job in self._jobs.values():
+        for job in self.jobs.values():
             kill(job)
-        self._jobs.clear()
-
-    @property
-    def address(self) -> str:
-        """The address of Ray."""
-        return str(ray.get_runtime_context().gcs_address)
-
-    def nodes(self) -> list[Node]:
-        """The machines that are alive."""
-        return [
-            Node(found["NodeID"], found["NodeManagerAddress"], found["Resources"].get("CPU", 0.0))
-            for found in ray.nodes()  # type: ignore[no-untyped-call]
-            if found["Alive"]
-        ]
-
-    def _start_own(self) -> None:
-        self._folder = temporary_folder(self._settings.data_dir)
-        try:
-            ray.init(
-                address="local",
-                namespace=self._settings.ray.namespace,
-                include_dashboard=False,
-                # Ray starts as many processes ahead, which our actors then use.
-                num_cpus=self._settings.configurators + self._settings.southbound,
-                num_gpus=0,
-                object_store_memory=OBJECT_STORE_BYTES,
-                log_to_driver=False,
-                logging_level=logging.ERROR,
-                configure_logging=False,
-                _temp_dir=str(self._folder / "r"),
-                _node_ip_address="127.0.0.1",
-            )
-        except (RayError, OSError, RuntimeError, ValueError) as error:
-            raise NoRay(f"Ray does not start: {short(error)}") from error
-
-    def _join(self) -> None:
-        ray_settings = self._settings.ray
-        try:
-            ray.init(
-                address=ray_settings.address,
-                namespace=self._settings.ray.namespace,
-                log_to_driver=False,
-                logging_level=logging.ERROR,
-                configure_logging=False,
-            )
-        except (RayError, OSError, RuntimeError, ValueError) as error:
-            raise NoRay(
-                f"the Ray cluster at {ray_settings.address} cannot be joined: {short(error)}; is"
-                " this machine one of its nodes (`ray start --address=…`), with the same token?"
-            ) from error
+        self.jobs.clear()
 
     # -- workers ---------------------------------------------------------------------------------
 
     @property
     def workers(self) -> list[Worker]:
         """The workers that were started, and have not ended."""
-        return list(self._jobs)
+        return list(self.jobs)
 
     def start_workers(self, counts: Counts) -> None:
         """Start the first workers; on return they run, except those that wait for resources.
@@ -209,6 +150,12 @@ class Cluster:
             time.sleep(_LOOK_EVERY)
             self.check()
 
+    def adopt(self, worker: Worker, actor: Any, cpus: float) -> None:
+        """Go on with an actor that is there."""
+        job = Job(worker, cpus=cpus, actor=actor)
+        job.ping, job.since = actor.ping.remote(), time.monotonic()
+        self.jobs[worker] = job
+
     def start_worker(self, worker: Worker) -> None:
         """Start a worker, without waiting for it; NoRay if that is not possible now."""
         settings = self._settings
@@ -218,20 +165,20 @@ class Cluster:
             job.cpus = settings.ray.southbound_cpus
         else:
             job.cpus = settings.ray.configurator_cpus
-        if self._own:
+        if self.connection.own:
             job.cpus = 0.0  # nothing else runs there
         self._create(job)
-        self._jobs[worker] = job
+        self.jobs[worker] = job
 
     def end_worker(self, worker: Worker) -> bool:
         """Ask a worker to end in order; whether it has ended, and is forgotten."""
-        job = self._jobs[worker]
+        job = self.jobs[worker]
         if job.runs and job.ending is None:
             job.ending = job.actor.stop.remote()
-        if job.runs and not self._has_ended(job):
+        if job.runs and not self.has_ended(job):
             return False
         kill(job)
-        del self._jobs[worker]
+        del self.jobs[worker]
         return True
 
     def check(self) -> list[str]:
@@ -241,17 +188,17 @@ class Cluster:
         be started now, RayLost if that will never be possible.
         """
         done = []
-        nodes = {node.id: node for node in self.nodes()}
-        if self._own and not nodes:
+        nodes = {node.id: node for node in self.connection.nodes()}
+        if self.connection.own and not nodes:
             raise RayLost("the only node of the service's own Ray is gone; Ray is restarted")
-        for job in self._jobs.values():
+        for job in self.jobs.values():
             node = job.node
             if job.ending is not None:
                 continue
             # Ray itself starts a detached actor on another node.
-            gone = node and node.id not in nodes and not self._detached
+            gone = node and node.id not in nodes and self._card is None
             if job.actor is None or gone or self._is_lost(job, nodes):
-                self._create_again(job, job.cpus)
+                self.create_again(job, job.cpus)
                 at = job.node.address if job.node else "any node with room"
                 before = node.address if node else "nowhere"
                 done.append(f"{job.id} was at {before} and is started at {at}")
@@ -261,7 +208,7 @@ class Cluster:
 
     def delays(self) -> dict[Worker, str]:
         """Why workers have not started yet."""
-        late = [job for job in self._jobs.values() if not job.runs]
+        late = [job for job in self.jobs.values() if not job.runs]
         now = time.monotonic()
         found = {
             job.worker: "it has not started yet; see the logs"
@@ -272,8 +219,8 @@ class Cluster:
 
     def _missing(self) -> list[str]:
         """The workers that do not run, except those that the service can be used without."""
-        late = [job for job in self._jobs.values() if not job.runs]
-        running = {job.worker.kind for job in self._jobs.values() if job.runs}
+        late = [job for job in self.jobs.values() if not job.runs]
+        running = {job.worker.kind for job in self.jobs.values() if job.runs}
         waiting = self._without_room(late)
         return [
             job.id for job in late if job.worker not in waiting or job.worker.kind not in running
@@ -297,7 +244,7 @@ class Cluster:
 
     def _create(self, job: Job) -> None:
         """Make the actor of a job, bound to a node if one has room."""
-        nodes = self.nodes()
+        nodes = self.connection.nodes()
         if not nodes:
             raise NoRay("no node of the Ray cluster is alive")
         number = job.worker.number
@@ -305,7 +252,7 @@ class Cluster:
             self._create_at(job, choose(nodes, number))
             return
         used: dict[str, float] = {}
-        for other in self._jobs.values():
+        for other in self.jobs.values():
             if other is not job and other.node and other.actor:
                 used[other.node.id] = used.get(other.node.id, 0.0) + other.cpus
         self._create_at(job, choose_with_room(nodes, number, job.cpus, used))
@@ -314,17 +261,17 @@ class Cluster:
         """Make the actor of a job, bound to a node, or placed by Ray where it has room."""
         job.node, job.bound, job.runs, job.ending = node, node is not None, False, None
         job.since = time.monotonic()
-        host = self._settings.ray.node_host or ("127.0.0.1" if self._own else "")
-        rest = self._rest(job)
+        host = self._settings.ray.node_host or ("127.0.0.1" if self.connection.own else "")
+        rest, detached = self._rest(job), self._card is not None
         options = {
-            "name": self._name(job.worker),
+            "name": self.name_of(job.worker),
             "num_cpus": job.cpus,
             "max_restarts": -1,
             "max_concurrency": 4,
             "scheduling_strategy": (
-                NodeAffinitySchedulingStrategy(node.id, soft=self._detached) if node else "DEFAULT"
+                NodeAffinitySchedulingStrategy(node.id, soft=detached) if node else "DEFAULT"
             ),
-            "lifetime": "detached" if self._detached else None,
+            "lifetime": "detached" if detached else None,
         }
         made: Any = ray.remote(_CLASSES[job.worker.kind]).options(**options)
         settings = self._settings.for_part(job.worker.part).revealed()
@@ -341,13 +288,19 @@ class Cluster:
 
     def _rest(self, job: Job) -> dict[str, Any]:
         """What else the actor of a job is made with."""
-        return {"openflow": job.openflow} if job.worker.kind == "southbound" else {}
+        rest: dict[str, Any] = {}
+        if job.worker.kind == "southbound":
+            rest["openflow"] = job.openflow
+        if self._card is not None:
+            rest["card"] = msgspec.to_builtins(self._card)
+        return rest
 
-    def _name(self, worker: Worker) -> str:
+    def name_of(self, worker: Worker) -> str:
         """The name of a worker's actor in Ray's namespace."""
         return f"{self._settings.etcd.prefix}{worker.id}"
 
-    def _create_again(self, job: Job, cpus: float) -> None:
+    def create_again(self, job: Job, cpus: float) -> None:
+        """Make a new actor for a job, in the place of the present one."""
         kill(job)
         job.cpus = cpus
         self._create(job)
@@ -358,17 +311,17 @@ class Cluster:
             kill(job)
             self._create_at(job, None)
         elif not any(other.runs for other in self._alike(job)):
-            self._create_again(job, 0.0)
+            self.create_again(job, 0.0)
             return [f"{job.id} reserves no CPU: Ray has no room for it, and there is no other one"]
         return []
 
     def _alike(self, job: Job) -> list[Job]:
         """All workers of its kind."""
-        return [each for each in self._jobs.values() if each.worker.kind == job.worker.kind]
+        return [each for each in self.jobs.values() if each.worker.kind == job.worker.kind]
 
     def _notice_starts(self) -> None:
         """Notice the actors that have started since the last check, or do so right now."""
-        pings = {job.ping: job for job in self._jobs.values() if job.actor and not job.runs}
+        pings = {job.ping: job for job in self.jobs.values() if job.actor and not job.runs}
         if not pings:
             return
         ready, _ = ray.wait(list(pings), num_returns=len(pings), timeout=_NOTICE_SECONDS)
@@ -397,7 +350,7 @@ class Cluster:
         job.ping = job.actor.ping.remote()
         return False
 
-    def _has_ended(self, job: Job) -> bool:
+    def has_ended(self, job: Job) -> bool:
         """Whether a worker that was asked to end has done so; if not in time, it is asked again."""
         ready, _ = ray.wait([job.ending], timeout=0)
         if not ready:
@@ -418,8 +371,3 @@ def kill(job: Job) -> None:
     if job.actor is not None:
         ray.kill(job.actor)
         job.actor, job.runs = None, False
-
-
-def short(error: BaseException) -> str:
-    """The text of an error, in one line."""
-    return " ".join(str(error).split())[:500]

@@ -12,7 +12,7 @@ from contextlib import aclosing
 from api.start import child
 from api.start.parts import common
 from api.start.probes import answer_probes
-from api.start.workers.detached import DetachedCluster
+from api.start.workers.detached import DetachedWorkers
 from api.start.workers.ray_environment import NoRay
 from api.start.workers.scaling import WorkerScaling
 from api.start.workers.wanted import placed_kinds, read_counts
@@ -65,15 +65,15 @@ async def end_all(self: child.Child, stop: asyncio.Event) -> None:
         registered = group.create_task(registration.keep())
         await registration.known.wait()
         await etcd.delete(keys.wanted_key("configurators"))
-        cluster = DetachedCluster(self.settings)
-        await _join(self, cluster)
+        workers = DetachedWorkers(self.settings)
+        await _join(self, workers)
         try:
             # The process that has supervised them may be starting one at this moment.
-            while found := await asyncio.to_thread(cluster.adopt):
-                await asyncio.to_thread(cluster.end_all)
+            while found := await asyncio.to_thread(workers.adopt):
+                await asyncio.to_thread(workers.end_all)
                 self.report(event=f"{len(found)} configurators have ended")
         finally:
-            await asyncio.to_thread(cluster.leave)
+            await asyncio.to_thread(workers.leave)
         registered.cancel()
     self.report(ready=True)
     await stop.wait()
@@ -100,14 +100,14 @@ async def _wait_for_turn(etcd: Etcd, on_wait: Callable[[], None]) -> None:
             on_wait()
 
 
-async def _join(self: child.Child, cluster: DetachedCluster) -> None:
+async def _join(self: child.Child, workers: DetachedWorkers) -> None:
     """Join Ray as soon as that is possible: its head may be started later."""
     while True:
         try:
-            await asyncio.to_thread(cluster.start)
+            await asyncio.to_thread(workers.join)
         except NoRay as error:
             self.report(event=str(error))
-            await asyncio.to_thread(cluster.leave)
+            await asyncio.to_thread(workers.leave)
             await asyncio.sleep(_RETRY)
         else:
             return
@@ -130,9 +130,9 @@ async def _act(
         if not name and value is not None:
             registration.observe(decode_process(value), revision)
 
-    cluster = DetachedCluster(self.settings)
+    workers = DetachedWorkers(self.settings)
     try:
-        await unless_set(stop, _join(self, cluster))
+        await unless_set(stop, _join(self, workers))
         async with asyncio.TaskGroup() as group:
             tasks = [
                 group.create_task(registration.keep()),
@@ -140,12 +140,12 @@ async def _act(
             ]
             await unless_set(stop, registration.known.wait())
             if not stop.is_set():
-                for text in await asyncio.to_thread(cluster.adopt):
+                for text in await asyncio.to_thread(workers.adopt):
                     self.report(event=text)
                 on_ready()
                 await unless_set(stop, read_counts(etcd, placed_kinds(self.settings)))
                 scaling = WorkerScaling(
-                    cluster,
+                    workers,
                     etcd,
                     registration,
                     self.settings.mode,
@@ -156,4 +156,4 @@ async def _act(
             for task in tasks:
                 task.cancel()
     finally:
-        await asyncio.to_thread(cluster.leave)
+        await asyncio.to_thread(workers.leave)

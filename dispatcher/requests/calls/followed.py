@@ -16,7 +16,7 @@ from configurators.store.etcd.client import Etcd, StoreError
 from configurators.store.model import Record
 from dispatcher.errors import Unavailable
 from dispatcher.requests.writing.stored_records import read_many
-from dzflow.aio import BackgroundTasks
+from dzflow.aio import BackgroundTasks, wait_until_set
 
 _log = logging.getLogger(__name__)
 
@@ -109,10 +109,7 @@ class FollowedRecords:
         clock = asyncio.get_running_loop().time
         until = clock() + pause
         while (left := until - clock()) > 0:
-            try:
-                async with asyncio.timeout(left):
-                    await self._joined.wait()
-            except TimeoutError:
+            if not await wait_until_set(self._joined, left):
                 break
             self._joined.clear()
             pause = _FIRST_PAUSE

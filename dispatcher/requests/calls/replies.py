@@ -9,7 +9,7 @@ from dispatcher.errors import Conflict, Failed, NotFound, problem_of
 from dispatcher.requests.calls.followed import FollowedRecords
 from dispatcher.requests.calls.pending_reply import PendingReply
 from dispatcher.requests.calls.record_view import RecordViews
-from dispatcher.requests.operation import Action, Caller, Ending, Operation
+from dispatcher.requests.operation import Action, Ending, Operation, WaitingCaller
 
 _DONE: Mapping[Action, int] = {"begin": 201, "end": 200, "update": 200}
 
@@ -22,7 +22,7 @@ class Replies:
         self._followed = followed
 
     def ended(self, operation: Operation, record: Record, ending: Ending) -> None:
-        """Tell all who wait for an operation that it has ended."""
+        """Tell all callers that wait for an operation that it has ended."""
         self._followed.tell(record)
         caller = operation.caller
         if caller is None:
@@ -76,7 +76,9 @@ class Replies:
             found.append(answer)
         return found
 
-    def follow(self, caller: Caller, action: Action, record: Record, wished: Any = None) -> None:
+    def follow(
+        self, caller: WaitingCaller, action: Action, record: Record, wished: Any = None
+    ) -> None:
         """Answer when a record is settled that another operation is about to change."""
         caller.written(record)
         follower = _Follower(self, caller, action, record.id, wished)
@@ -87,7 +89,7 @@ class _Follower:
     """A caller that waits for a record; `wished` is the filter of an update."""
 
     def __init__(
-        self, replies: Replies, caller: Caller, action: Action, id: str, wished: Any
+        self, replies: Replies, caller: WaitingCaller, action: Action, id: str, wished: Any
     ) -> None:
         self._replies = replies
         self._caller = caller

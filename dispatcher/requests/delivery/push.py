@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from configurators.environment import Clock
 from configurators.streams.messages import Done, Task, Tasks
-from configurators.streams.stream import Stream, StreamClosed, TooLarge
+from configurators.streams.stream import MessageTooLarge, Stream, StreamClosed
 from dispatcher.knowledge.catalogue import Catalogue
 from dispatcher.knowledge.fleet import Fleet
 from dispatcher.metrics import Metrics
@@ -198,7 +198,7 @@ class Outbox:
             except StreamClosed as error:
                 _log.info("tasks wait for configurator %s: %s", configurator, error)
                 self._unreachable(configurator, tasks)
-            except TooLarge as error:
+            except MessageTooLarge as error:
                 _log.error("tasks cannot be sent to configurator %s: %s", configurator, error)
                 self._unreachable(configurator, tasks)
 

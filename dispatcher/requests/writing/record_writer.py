@@ -78,7 +78,6 @@ class RecordWriter:
         self.written: Signal[list[Write]] = Signal()
         """Emitted with writes that etcd has taken, after their results were reported."""
         self.took = 0.0  # seconds from a write to its end, on average over the last transaction
-        self.transactions = 0
 
     def write(self, write: Write, apart: float = 0.0) -> None:
         """Write soon; what comes in the same turn of the loop is written together.
@@ -211,7 +210,6 @@ class RecordWriter:
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
                 continue
-            self.transactions += 1
             self.took = waited + self._clock.monotonic() - began
             if succeeded:
                 self._report_written(batch, result.revision)

@@ -1,4 +1,4 @@
-"""Stores in a record why its operation waits, for all who read the record."""
+"""Stores in a record why its operation waits, for all readers of the record."""
 
 from collections.abc import Callable
 from functools import partial

@@ -25,7 +25,7 @@ from dzflow.cli.trace.session import open_traces
 if TYPE_CHECKING:
     import httpx
 
-    from spark.rebalance.model import Plan, Prediction, Rebalance, SpaceResult
+    from spark.rebalance.model import Prediction, Rebalance, SpacePlan, SpaceResult
     from spark.rebalance.options import RebalanceOptions
     from spark.session import SparkOptions
     from spark.shapes.model import Proposal
@@ -196,7 +196,7 @@ def with_service(options: "RebalanceOptions", client: "httpx.Client") -> "Rebala
     return replace(options, owners=owners, speeds=speeds)
 
 
-def carry_out(client: "httpx.Client", plans: "list[Plan]", wait: bool) -> None:
+def carry_out(client: "httpx.Client", plans: "list[SpacePlan]", wait: bool) -> None:
     """Have plans carried out, one after another."""
     import msgspec
 

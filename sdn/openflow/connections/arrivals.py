@@ -90,7 +90,7 @@ class Arrivals:
 def address_of(peer: str) -> str:
     """The address that connections are counted by: IPv4, or the /64 network of IPv6.
 
-    Whoever has one IPv6 address usually has all of its /64.
+    A client with one IPv6 address usually has all of its /64.
     """
     try:
         address = ip_address(peer.partition("%")[0])

@@ -2,6 +2,7 @@
 
 import asyncio
 
+from dzflow.aio import wait_until_set
 from dzflow.errors import DzflowError
 from sdn.openflow.connections.certificates import dpid_name
 from sdn.openflow.connections.connection import ConnectionLost, SwitchConnection
@@ -73,11 +74,7 @@ class Claims:
         self._waiting.add(switch)
         try:
             while not budget.take(clock()):
-                try:
-                    async with asyncio.timeout(budget.wait(clock())):
-                        await connection.ended.wait()
-                except TimeoutError:
-                    continue
-                raise ConnectionLost(connection.lost or "the connection ended")
+                if await wait_until_set(connection.ended, budget.wait(clock())):
+                    raise ConnectionLost(connection.lost or "the connection ended")
         finally:
             self._waiting.discard(switch)

@@ -32,7 +32,6 @@ its port as its source, under the tag. What was heard from this MAC at the port 
 arrives was that switch, and no host. A host that takes this MAC has only said nothing, too.
 """
 
-import logging
 from collections.abc import Collection, Iterable, Mapping
 from itertools import count
 
@@ -42,23 +41,19 @@ from sdn.network.findings import SeenHost
 from sdn.network.topology import MAX_PORT, Host, Link, Topology
 from sdn.openflow.discovery import frames
 from sdn.openflow.discovery.hosts import End, HostTable
-from sdn.openflow.discovery.limits import Budget, DiscoveryCounters, Settings
+from sdn.openflow.discovery.limits import Budget, DiscoveryCounters, DiscoveryLimits
 from sdn.openflow.discovery.ports import PortTable
-from sdn.openflow.discovery.probing import KnownLink, LinkState, ProbedPort
-
-log = logging.getLogger(__name__)
+from sdn.openflow.discovery.probed_ports import LinkState
+from sdn.openflow.discovery.prober import Prober
 
 SHORTEST_KEY, LONGEST_KEY = 16, 64
-PROBES_AT_HOSTS = 10  # where a host has spoken, in a row: it may be a switch
-SELDOM = 10  # the rounds between later probes there
-MAX_WARNINGS = 4  # for each port until it goes down, so that an attacker cannot fill the log
 
 
 class BadKey(BadInput):
     """A key that is too short to protect probes, or too long for the hash."""
 
 
-class Discovery(PortTable):
+class Discovery:
     """Learns links and hosts from reports of switches, and says which probes to send.
 
     Processes that share switches have the same key. Each counts its nonces from another random
@@ -69,7 +64,7 @@ class Discovery(PortTable):
     def __init__(
         self,
         key: bytes,
-        settings: Settings | None = None,
+        limits: DiscoveryLimits | None = None,
         first_nonce: int = 1,
         *,
         ask_hosts: bool = False,
@@ -79,17 +74,25 @@ class Discovery(PortTable):
                 f"a key of {len(key)} bytes; take {SHORTEST_KEY} to {LONGEST_KEY} random ones"
             )
         self.counters = DiscoveryCounters()
-        self.settings = settings or Settings()
-        self._key = key
-        super().__init__(self.settings, HostTable(self.settings, self.counters))
-        self._closed = False
-        self._busy: frozenset[str] = frozenset()
-        self._probe_budget = Budget(self.settings.probe_rate, self.settings.probe_burst)
-        self._total_budget = Budget(self.settings.total_rate, self.settings.total_burst)
-        self._nonces = count(first_nonce)
-        self._ask_hosts = ask_hosts
+        self.limits = limits or DiscoveryLimits()
+        self._hosts = HostTable(self.limits, self.counters)
+        self._ports = PortTable(self.limits, self._hosts)
+        nonces = count(first_nonce)
+        self._prober = Prober(
+            key, self.limits, self._ports, self._hosts, self.counters, nonces, ask_hosts
+        )
+        self._total_budget = Budget(self.limits.total_rate, self.limits.total_burst)
 
     # Results
+
+    def links(self) -> tuple[Link, ...]:
+        """The links that are up; those of switches that are away are as they were."""
+        return tuple(known.link for known in self._ports.links() if known.state is LinkState.UP)
+
+    def confirmed_links(self) -> tuple[Link, ...]:
+        """Those of them that have carried probes since both switches are there."""
+        up = (known for known in self._ports.links() if known.state is LinkState.UP)
+        return tuple(known.link for known in up if known.confirmed)
 
     def hosts(self) -> tuple[Host, ...]:
         """The hosts that were learned."""
@@ -101,9 +104,7 @@ class Discovery(PortTable):
 
     def crossed(self, now: float) -> dict[End, End]:
         """The ports at which probes arrive of a port that should lead elsewhere."""
-        since = now - (self.settings.missed + 1) * self.settings.interval
-        self._crossed = {end: seen for end, seen in self._crossed.items() if seen[1] >= since}
-        return {end: origin for end, (origin, _) in sorted(self._crossed.items())}
+        return self._ports.crossed(now)
 
     def validate(self) -> None:
         """Assert the invariants of discovery; for tests."""
@@ -115,14 +116,7 @@ class Discovery(PortTable):
                 assert not self._hosts.is_host_port(end), f"{end} has a host"
         for host in self.hosts():
             assert (host.switch, host.port) not in ends
-        for end in self._deadlines:
-            known = self._ports[end].link
-            assert known is not None
-            assert end in known.link.ends
-        for (switch, number), port in self._ports.items():
-            assert number in self._numbers[switch]
-            if port.link is not None:
-                assert self._ports[port.link.peer((switch, number))].link is port.link
+        self._ports.validate()
         self._hosts.validate()
 
     # Declarations of the operator
@@ -151,23 +145,23 @@ class Discovery(PortTable):
         reported to be down: no probes have to pass them.
         """
         self._hosts.declare(hosts)
-        self._closed = closed
+        self._prober.closed = closed
         wanted = dict.fromkeys(links)
         reserved = {end: link for link in wanted for end in link.ends}
         events: list[NetworkEvent] = []
-        for known in dict.fromkeys(p.link for _, p in sorted(self._ports.items()) if p.link):
+        for known in self._ports.links():
             was_up, known.declared = known.state is LinkState.UP, known.link in wanted
             known.unprobed = known.unprobed and known.declared and known.link in unprobed
             taken = any(end in reserved or self._hosts.is_declared(end) for end in known.link.ends)
             if known.declared or (was_up and not taken and not closed):
                 continue
-            self._down(known)
+            self._ports.take_down(known)
             if was_up:
                 events.append(LinkChanged(known.link, up=False))
         for link in wanted:
-            events += self._reserve(link, link in unprobed)
+            events += self._ports.reserve(link, link in unprobed)
         for link in expected:
-            self._expect(link)
+            self._ports.expect(link)
         return events
 
     # Reports of switches
@@ -179,48 +173,25 @@ class Discovery(PortTable):
 
         `macs`: the MACs of its ports, as far as they are known.
         """
-        self._connected.add(switch)
-        live = {number for number in ports if 1 <= number <= MAX_PORT}
-        events: list[NetworkEvent] = []
-        for number in sorted(self._numbers.get(switch, set()) - live):
-            events += self._port_down((switch, number))
-        for number in sorted(live):
-            self._port_up((switch, number), mac=(macs or {}).get(number))
-        return events
+        return self._ports.switch_up(switch, ports, macs or {})
 
     def switch_down(self, switch: str) -> None:
         """The connection to a switch is lost; it may go on forwarding, so its links stay."""
-        was_connected = switch in self._connected
-        self._connected.discard(switch)
-        self._suspend([switch])
-        for number in self._numbers.get(switch, ()):
-            port = self._ports[switch, number]
-            port.silence(next(self._serial))
-            if was_connected and port.link is not None:  # otherwise it is another process's
-                port.link.confirmed = False
+        self._ports.switch_down(switch)
 
     def switch_removed(self, switch: str) -> list[NetworkEvent]:
         """A switch is no longer part of the network: everything about it is forgotten."""
-        self.switch_down(switch)
-        events: list[NetworkEvent] = []
-        for number in sorted(self._numbers.pop(switch, ())):
-            end = (switch, number)
-            events += self._port_down(end)
-            port = self._ports.pop(end)
-            self._schedule.remove(port)
-            if port.link is not None:
-                self._ports[port.link.peer(end)].link = None
-        return events
+        return self._ports.switch_removed(switch)
 
     def port_changed(
         self, switch: str, port: int, up: bool, now: float, mac: bytes | None = None
     ) -> list[NetworkEvent]:
         """A port of a connected switch went up or down."""
-        if switch not in self._connected or not 1 <= port <= MAX_PORT:
+        if switch not in self._ports.connected or not 1 <= port <= MAX_PORT:
             return []
         if not up:
-            return self._port_down((switch, port))
-        self._port_up((switch, port), now, mac)
+            return self._ports.port_down((switch, port))
+        self._ports.port_up((switch, port), now, mac)
         return []
 
     def packet_in(self, switch: str, port: int, data: bytes, now: float) -> list[NetworkEvent]:
@@ -228,7 +199,7 @@ class Discovery(PortTable):
         counters, end = self.counters, (switch, port)
         counters.packet_ins += 1
         at = self._ports.get(end)
-        if at is None or not at.up or switch not in self._connected:
+        if at is None or not at.up or switch not in self._ports.connected:
             counters.unknown_port += 1
             return []
         kind = data[12:14]
@@ -240,7 +211,7 @@ class Discovery(PortTable):
         elif at.link is None and not self._total_budget.take(now):
             counters.over_total_rate += 1
         elif kind == frames.LLDP_TYPE:
-            return self._probe_arrived(end, at, data, now)
+            return self._prober.arrived(end, at, data, now)
         elif kind == frames.IPV6_TYPE:
             return self._host_spoke(end, data, now)
         else:
@@ -256,192 +227,16 @@ class Discovery(PortTable):
 
         Switches that are busy would send them late: they get none, and their links do not time out.
         """
-        self._busy = frozenset(busy)
-        if self._busy:
-            self._suspend(self._busy)
-        found: list[tuple[str, int, bytes]] = []
-        while (first := self._schedule.first()) and first[0] <= now:
-            _, end, port = first
-            wanted = self._is_to_be_probed(end, port, now)
-            if wanted and not self._probe_budget.take(now):
-                break
-            self._schedule.put_off(end, port, now)
-            if wanted:
-                found.append((*end, self._probe(end, port, now)))
-                if self._is_to_be_asked(end, port) and self._probe_budget.take(now):
-                    found.append((*end, frames.build_question(frames.asker_at(*end))))
-        return found
+        return self._prober.due(now, busy)
 
     def tick(self, now: float) -> list[NetworkEvent]:
         """Take links down whose probes have not arrived for too long."""
-        events: list[NetworkEvent] = []
-        for end in [end for end, deadline in self._deadlines.items() if deadline <= now]:
-            link = self._ports[end].link
-            if self._deadlines.pop(end, None) is not None and link is not None:
-                events += self._down(link)
-        return events
+        return self._ports.take_down_overdue(now)
 
     def wake_at(self, now: float) -> float | None:
         """When `probes` and `tick` next have something to do; None if nothing is known."""
-        times = list(self._deadlines.values())
-        if first := self._schedule.first():
-            times.append(max(first[0], now + self._probe_budget.wait(now)))
-        return min(times, default=None)
-
-    # Probes
-
-    def _is_to_be_probed(self, end: End, port: ProbedPort, now: float) -> bool:
-        if not port.up or not self._is_watched(end[0]) or self._hosts.is_declared(end):
-            return False
-        if self._hosts.is_host_port(end) and port.unanswered >= PROBES_AT_HOSTS:
-            return now - port.sent > (SELDOM - 0.5) * self.settings.interval
-        if port.link is None:
-            return not self._closed
-        peer = port.link.peer(end)[0]
-        # A switch that is not connected here may be another process's.
-        return self._is_watched(peer) or peer not in self._connected
-
-    def _is_to_be_asked(self, end: End, port: ProbedPort) -> bool:
-        """Whether hosts at a port are asked now: not before a link would have been found."""
-        missed = port.unanswered
-        due = 2 <= missed <= 4 or missed % 10 == 0
-        return due and self._ask_hosts and port.link is None and not self._hosts.is_host_port(end)
-
-    def _is_watched(self, switch: str) -> bool:
-        return switch in self._connected and switch not in self._busy
-
-    def _probe(self, end: End, port: ProbedPort, now: float) -> bytes:
-        if port.nonce is not None:
-            port.reach = None  # the last one did not arrive
-        port.nonce = next(self._nonces)
-        port.recent = (*port.recent[-1:], port.nonce)
-        port.sent = now
-        port.unanswered += 1
-        self.counters.probes_sent += 1
-        lost = port.unanswered >= self.settings.missed
-        if lost and port.link is not None and self._must_answer(end, port.link):
-            self._deadlines.setdefault(end, now + self.settings.interval)
-        heard = port.heard[1] if port.heard else 0
-        return frames.build_probe(self._key, *end, port.nonce, heard, port.mac)
-
-    def _must_answer(self, end: End, link: KnownLink) -> bool:
-        """Whether a link is down if its probes are missing."""
-        watched = link.shared or self._is_watched(link.peer(end)[0])
-        return watched and not link.unprobed and link.state is not LinkState.DOWN
-
-    def _probe_arrived(
-        self, end: End, at: ProbedPort, data: bytes, now: float
-    ) -> list[NetworkEvent]:
-        counters = self.counters
-        probe = frames.read_probe(data)
-        if probe is None:
-            counters.lldp_foreign += 1
-            return []
-        if not probe.authentic(self._key):
-            counters.lldp_forged += 1
-            return []
-        origin = (probe.switch, probe.port)
-        sender = self._ports.get(origin)
-        if origin[0] not in self._connected:
-            return self._heard_another(end, at, origin, probe, now)
-        if origin == end:
-            counters.lldp_reflected += 1
-        elif sender is None or sender.nonce != probe.nonce:
-            counters.lldp_replayed += 1
-        elif origin[0] == end[0]:
-            counters.lldp_own_switch += 1
-        elif self._hosts.forget_switch(end, probe.mac):
-            self._schedule.hasten(end, at, now)  # so that the other port learns the same
-        elif not self._is_refused(end, at, origin, sender, now):
-            return self._accept(end, at, origin, sender, now)
-        return []
-
-    def _heard_another(
-        self, end: End, at: ProbedPort, origin: End, probe: frames.Probe, now: float
-    ) -> list[NetworkEvent]:
-        """A probe of a switch that is not connected here: another process's, or an old one."""
-        counters, far = self.counters, self._ports.get(origin)
-        if not 1 <= origin[1] <= MAX_PORT:
-            counters.lldp_foreign += 1
-        elif self._hosts.forget_switch(end, probe.mac):
-            self._schedule.hasten(end, at, now)
-        elif not self._is_refused(end, at, origin, far, now):
-            return self._share(end, at, origin, probe, now)
-        return []
-
-    def _is_refused(
-        self, end: End, at: ProbedPort, origin: End, far: ProbedPort | None, now: float
-    ) -> bool:
-        """Whether two ports can be no link; that is counted and noted. `far` is at `origin`."""
-        if self._hosts.is_host_port(end) or self._hosts.is_host_port(origin):
-            self.counters.lldp_at_host += 1
-            self._refuse(end, at, origin, now, "a host was seen or declared at one of them")
-            return True
-        far_link = far.link if far else None
-        if at.link is not far_link:
-            self.counters.lldp_conflict += 1
-            older = at.link or far_link
-            assert older
-            self._refuse(end, at, origin, now, f"{older.link} is a link already, which stays")
-            return True
-        if at.link is None and self._closed:
-            self.counters.lldp_conflict += 1
-            self._refuse(end, at, origin, now, "only declared links are allowed")
-            return True
-        return False
-
-    def _share(
-        self, end: End, at: ProbedPort, origin: End, probe: frames.Probe, now: float
-    ) -> list[NetworkEvent]:
-        if at.heard is None or at.heard[0] != origin:
-            self._schedule.hasten(end, at, now)  # our answer, without waiting for the next round
-        at.heard = origin, probe.nonce
-        # The one before the last, too: the two processes may always send at the same moment.
-        if probe.heard not in at.recent:
-            return []
-        self.counters.probes_accepted += 1
-        self._crossed.pop(end, None)
-        at.unanswered = 0
-        self._deadlines.pop(end, None)
-        link = at.link
-        if link is None:
-            link = self._new_link(Link(*end, *origin))
-        link.shared = True
-        return self._carries_probes(link)
-
-    def _accept(
-        self, end: End, at: ProbedPort, origin: End, sender: ProbedPort, now: float
-    ) -> list[NetworkEvent]:
-        self.counters.probes_accepted += 1
-        self._crossed.pop(end, None)
-        sender.nonce = None
-        sender.unanswered = 0
-        sender.reach = (end, at.life)
-        self._deadlines.pop(origin, None)
-        link = at.link
-        if link is not None:
-            link.shared = False
-        if link is not None and link.state is LinkState.UP:
-            return self._carries_probes(link)
-        if at.reach != (origin, sender.life):
-            self._schedule.hasten(end, at, now)  # our answer, without waiting for the next round
-            return []
-        if link is None:
-            link = self._new_link(Link(*end, *origin))
-        return self._carries_probes(link)
-
-    def _refuse(self, end: End, at: ProbedPort, origin: End, now: float, why: str) -> None:
-        """Note that two ports seem to be connected that are no link; log once for each pair why."""
-        self._crossed[end] = origin, now
-        if origin not in at.warned and len(at.warned) < MAX_WARNINGS:
-            at.warned.add(origin)
-            log.warning(
-                "port %d of %s receives probes of port %d of %s, but %s; check the cables, and"
-                " whether a host relays probes",
-                *end[::-1],
-                *origin[::-1],
-                why,
-            )
+        times = (self._ports.next_deadline(), self._prober.next_due(now))
+        return min((at for at in times if at is not None), default=None)
 
     # Hosts
 

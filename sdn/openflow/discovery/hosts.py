@@ -6,7 +6,7 @@ from ipaddress import IPv6Address
 from sdn.network.findings import SeenHost
 from sdn.network.topology import Host
 from sdn.openflow.discovery.frames import Announced, is_link_local
-from sdn.openflow.discovery.limits import DiscoveryCounters, Settings
+from sdn.openflow.discovery.limits import DiscoveryCounters, DiscoveryLimits
 
 End = tuple[str, int]
 """A port of a switch."""
@@ -27,8 +27,8 @@ class _Learned:
 class HostTable:
     """Hosts by their MAC; a port that has shown one has a host until it goes down."""
 
-    def __init__(self, settings: Settings, counters: DiscoveryCounters) -> None:
-        self._settings = settings
+    def __init__(self, limits: DiscoveryLimits, counters: DiscoveryCounters) -> None:
+        self._limits = limits
         self._counters = counters
         self._learned: dict[bytes, _Learned] = {}
         self._at: dict[End, set[bytes]] = {}  # an empty set means that a host was seen, too
@@ -86,7 +86,7 @@ class HostTable:
         if self._declared_macs.get(mac, end) != end:
             return
         here = self._home.setdefault(end, set())
-        if mac not in here and len(here) >= self._settings.hosts_per_port:
+        if mac not in here and len(here) >= self._limits.hosts_per_port:
             return
         here.add(mac)
         self._at_home[mac] = now
@@ -106,18 +106,18 @@ class HostTable:
         here = self._at.setdefault(end, set())
         if self._is_declared(said.mac):
             self._counters.neighbour_declared += 1
-            if len(here) < self._settings.hosts_per_port or said.mac in here:
+            if len(here) < self._limits.hosts_per_port or said.mac in here:
                 here.add(said.mac)
                 self._note_elsewhere(end, said, now)
             return None
         known = self._learned.get(said.mac)
         if known is not None and known.at == end:
-            known.settled |= now - known.elsewhere >= self._settings.settle_after
+            known.settled |= now - known.elsewhere >= self._limits.settle_after
             if not _is_better(said.address, known.address):
                 return None
             known.address = said.address
             self._seen = None
-        elif len(here) >= self._settings.hosts_per_port:
+        elif len(here) >= self._limits.hosts_per_port:
             self._counters.hosts_refused += 1
             return None
         elif known is not None:
@@ -126,13 +126,13 @@ class HostTable:
                 if new:
                     self._leave(end)
                 return None
-        elif len(self._learned) >= self._settings.hosts:
+        elif len(self._learned) >= self._limits.hosts:
             self._counters.hosts_refused += 1
             return None
         else:
             self._learned[said.mac] = known = _Learned(said.address, end, now)
             known.elsewhere = self._at_home.get(said.mac, known.elsewhere)
-            known.settled = now - known.elsewhere >= self._settings.settle_after
+            known.settled = now - known.elsewhere >= self._limits.settle_after
         here.add(said.mac)
         self._seen = None
         return _host(said.mac, known)
@@ -183,10 +183,10 @@ class HostTable:
         assert cached is None or cached == self.seen()
         assert self._only_answers <= self._at.keys()
         for end, macs in self._at.items():
-            assert len(macs) <= self._settings.hosts_per_port, f"too many hosts at {end}"
+            assert len(macs) <= self._limits.hosts_per_port, f"too many hosts at {end}"
         for end, macs in self._home.items():
             assert end in self._declared_ports, f"no host is declared at {end}"
-            assert len(macs) <= self._settings.hosts_per_port, f"too many MACs at {end}"
+            assert len(macs) <= self._limits.hosts_per_port, f"too many MACs at {end}"
         assert self._at_home.keys() <= set().union(*self._home.values())
         for mac, known in self._learned.items():
             assert mac in self._at[known.at]
@@ -205,7 +205,7 @@ class HostTable:
             known.elsewhere = self._at_home.get(said.mac, known.elsewhere)
             known.settled = False
             self._seen = None
-        known.settled |= now - known.elsewhere >= self._settings.settle_after
+        known.settled |= now - known.elsewhere >= self._limits.settle_after
 
     def _leave_home(self, end: End) -> None:
         """What was heard at a port of a declared host counts no more."""
@@ -218,7 +218,7 @@ class HostTable:
         self._only_answers.discard(end)
 
     def _move(self, known: _Learned, said: Announced, end: End, now: float) -> bool:
-        if now - known.moved < self._settings.move_every:
+        if now - known.moved < self._limits.move_every:
             self._counters.host_moves_held += 1
             return False
         left = self._at[known.at]

@@ -6,11 +6,11 @@ from msgspec.structs import asdict
 from dzflow.errors import BadInput
 
 
-class BadSettings(BadInput):
-    """Settings with which discovery could do nothing."""
+class BadLimits(BadInput):
+    """Limits with which discovery could do nothing."""
 
 
-class Settings(Struct, frozen=True):
+class DiscoveryLimits(Struct, frozen=True):
     """How often ports are probed, and how much is accepted from switches and hosts.
 
     Rates are per second; a burst is the number that may come at once after a pause.
@@ -32,7 +32,7 @@ class Settings(Struct, frozen=True):
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
             if not value > 0:
-                raise BadSettings(f"discovery: {name} is {value}; it must be greater than 0")
+                raise BadLimits(f"discovery: {name} is {value}; it must be greater than 0")
 
 
 class DiscoveryCounters(Struct):

@@ -23,6 +23,7 @@ from sdn.openflow.switches.jobs import Job, Part, Settle
 from sdn.openflow.switches.limits import Limits, beyond_capacity
 from sdn.openflow.switches.make_before_break import hold_from
 from sdn.openflow.switches.send_batcher import SendBatcher
+from sdn.openflow.switches.send_window import SendWindow
 from sdn.outcomes import Acknowledged, Failed, Outcome, Undefined
 from sdn.tables.flows import Change, FlowKey, FlowOp
 from sdn.tables.shadow import Shadow
@@ -67,8 +68,7 @@ class QueueOwner(Protocol):
 class FlowModQueue:
     """The queue of one switch. It is closed until it gets a connection.
 
-    `groups` are those of its hosts, `load` is the number of operations in progress, `last_answer`
-    the loop time of its last answer (or of the first operations after a pause).
+    `groups` are those of its hosts, `window` has what is in progress.
     """
 
     def __init__(
@@ -81,10 +81,8 @@ class FlowModQueue:
         owner: QueueOwner,
     ) -> None:
         self.state = QueueState.CLOSED
-        self.limits = limits
+        self.window = SendWindow(limits)
         self.groups = Groups()
-        self.load = 0
-        self.last_answer = 0.0
         self._switch = switch
         self._shadow = shadow
         self._fence = fence
@@ -97,14 +95,20 @@ class FlowModQueue:
         self._queued = 0  # operations in `_waiting` that were not sent
         self._held: dict[Job, None] = {}  # the rest waits until all that was sent is acknowledged
         self._under_way: dict[Job, None] = {}  # in the order of sending
-        self._runs = 0  # in progress
         self._opening = 0  # counts up when the queue closes: answers to earlier runs are ignored
         self._scheduled = False
-        self._not_before = 0.0  # for the rate
-        self._deadline: asyncio.TimerHandle | None = None
         self._touched: set[FlowKey] | None = None
         self.capacity: int | None = None  # how many entries fit into a table, if known
         self._was_full = False
+
+    @property
+    def limits(self) -> Limits:
+        """How much the switch is given at a time; may be replaced at any time."""
+        return self.window.limits
+
+    @limits.setter
+    def limits(self, limits: Limits) -> None:
+        self.window.limits = limits
 
     @property
     def waiting(self) -> int:
@@ -202,14 +206,12 @@ class FlowModQueue:
         self._under_way.clear()
         self._waiting.clear()
         self._held.clear()
-        self._queued = self._runs = self.load = 0
+        self._queued = 0
+        self.window.clear()
         self._opening += 1
         self._connection = None
         self.state = QueueState.CLOSED
         self._closed_because = reason
-        if self._deadline:
-            self._deadline.cancel()
-            self._deadline = None
         outcome = self._undefined(reason)
         for job in jobs:
             self._settle(job, outcome)
@@ -236,22 +238,23 @@ class FlowModQueue:
                 self._send(connection, parts)
 
     def _may_send(self, connection: SwitchConnection) -> bool:
+        window = self.window
         if not self._waiting or connection.lost:
             return False
         if self.state is _REPAIRS_ONLY and not self._waiting[0].repair:
             return False
-        if self.load >= self.limits.window or not connection.writable:
+        if window.load >= window.limits.window or not connection.writable:
             return False
-        if self._runs >= BARRIERS and self._queued < PIECE:
+        if window.runs >= BARRIERS and self._queued < PIECE:
             return False
         if self._held and self._would_overtake(self._waiting[0]):
             return False
         if not self._fence.permits():
-            return False  # and whoever keeps the driver responsible is about to close the queue
-        if self.limits.rate and (now := self._loop.time()) < self._not_before:
+            return False  # and the owner is about to close the queue
+        if (pause := window.pause()) > 0:
             if not self._scheduled:
                 self._scheduled = True
-                self._loop.call_later(self._not_before - now, self._send_all)
+                self._loop.call_later(pause, self._send_all)
             return False
         return True
 
@@ -367,37 +370,12 @@ class FlowModQueue:
             self._withdraw(job)
             self._settle(job, Failed(dict.fromkeys(range(len(job.ops)), str(error))))
             return
-        self._runs += 1
-        if not self.load:
-            self.last_answer = self._loop.time()
-        self.load += weight
-        if self.limits.rate:
-            now = self._loop.time()
-            self._not_before = max(now, self._not_before) + len(ops) / self.limits.rate
-        if self._deadline is None:
-            self._deadline = self._loop.call_later(
-                self.limits.timeout, self._check_deadline, connection
-            )
-
-    def _check_deadline(self, connection: SwitchConnection) -> None:
-        """Disconnect a switch that has answered nothing at all for too long.
-
-        It is unknown what it has done; when it is back, the driver reads its tables.
-        """
-        self._deadline = None
-        if self.load and self._connection is connection:
-            left = self.last_answer + self.limits.timeout - self._loop.time()
-            if left <= 0:
-                connection.close(f"no answer to a barrier within {self.limits.timeout:g} s")
-            else:
-                self._deadline = self._loop.call_later(left, self._check_deadline, connection)
+        self.window.sent(connection, weight, len(ops))
 
     # Outcomes
 
     def _run_answered(self, parts: list[Part], weight: int, run: Run) -> None:
-        self._runs -= 1
-        self.load -= weight
-        self.last_answer = self._loop.time()
+        self.window.answered(weight)
         if run.errors:
             if any(error.is_slave for error in run.errors.values()):
                 self._owner.mastership_lost()

@@ -65,8 +65,8 @@ class FlowMonitor:
     def _resume_if_quiet(self, connection: SwitchConnection) -> None:
         if self._state is not MonitorState.RESTING or connection.lost:
             return
-        quiet = self._loop.time() - self._queue.last_answer
-        if self._queue.load or quiet < QUIET_BEFORE_RESUMING:
+        quiet = self._loop.time() - self._queue.window.last_answer
+        if self._queue.window.load or quiet < QUIET_BEFORE_RESUMING:
             pause = QUIET_BEFORE_RESUMING - min(quiet, QUIET_BEFORE_RESUMING / 2)
             self._loop.call_later(pause, self._resume_if_quiet, connection)
         else:

@@ -40,7 +40,7 @@ from sdn.openflow.switches.features import Unusable, check_features
 from sdn.openflow.switches.finder import Finder, send_punts
 from sdn.openflow.switches.limits import Limits, limits_of
 from sdn.openflow.switches.reconciler import Control, SwitchReconciler
-from sdn.openflow.switches.refusals import RecentRefusals
+from sdn.openflow.switches.refused_connections import RecentRefusals
 from sdn.openflow.switches.send_batcher import SendBatcher
 from sdn.openflow.switches.server import SwitchPeer
 from sdn.openflow.switches.strangers import Strangers
@@ -428,7 +428,7 @@ class ManagedSwitches:
 
     def _busy(self) -> set[str]:
         """Switches that have so much to do that probes would come late."""
-        return {name for name, one in self.reconcilers.items() if one.queue.load > BUSY}
+        return {name for name, one in self.reconcilers.items() if one.queue.window.load > BUSY}
 
     def _report(self, event: NetworkEvent) -> None:
         if self._finder and isinstance(event, MastershipLost):

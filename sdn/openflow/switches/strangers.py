@@ -7,7 +7,7 @@ from collections.abc import Callable
 from sdn.openflow.connections.connection import ConnectionLost, SwitchConnection
 
 MAX_STRANGERS = 1_000
-"""Connections that wait; whoever may connect could claim any number of datapath ids."""
+"""Connections that wait; a client that may connect could claim any number of datapath ids."""
 
 
 class TooManyStrangers(ConnectionLost):

@@ -40,12 +40,6 @@ def test_figure_2_2_the_event_lies_in_dz_110010() -> None:
     assert Region.parse("110010").holds(point)
 
 
-def test_a_dz_minus_another() -> None:
-    left = Region.parse("0").minus(Region.parse("000"))
-    cells = {str(cell) for piece in left for cell in piece.cells(Region.parse("000").mask)}
-    assert cells == {"001", "010", "011"}
-
-
 def request(name: str, host: str, dz: str, advertised: bool = False) -> Request:
     return Request(advertised, name, host, (Region.parse(dz),))
 

@@ -18,11 +18,11 @@ from configurators.streams.addresses import join_address, split_address
 from configurators.streams.handshake import Handshake, NotTrusted
 from configurators.streams.listener import CannotConnect, Listener, NoFreePort, connect
 from configurators.streams.stream import (
+    MessageTooLarge,
     RemoteError,
     Stream,
     StreamClosed,
     StreamOptions,
-    TooLarge,
 )
 from dzflow.errors import BadInput
 from tests.event_loop import TestLoop
@@ -390,9 +390,9 @@ async def test_connecting_to_a_silent_listener_fails() -> None:
 
 async def test_a_message_that_is_too_large_is_not_sent() -> None:
     async with pair(StreamOptions(frame=1_000)) as (stream, _, _):
-        with pytest.raises(TooLarge, match="in parts"):
+        with pytest.raises(MessageTooLarge, match="in parts"):
             stream.tell(Say("x" * 1_001))
-        with pytest.raises(RemoteError, match="TooLarge"):
+        with pytest.raises(RemoteError, match="MessageTooLarge"):
             await stream.ask(Say("large"), WAIT)
         assert await stream.ask(Say("small"), WAIT) == Say("SMALL")
 

@@ -102,7 +102,9 @@ async def test_a_switch_without_a_datapath_id_is_refused_and_others_go_on_to_joi
     etcd_server: TestEtcd,
 ) -> None:
     async with discovering(etcd_server, "line:2", connect=False) as (w, d):
-        nobody = Agent(EmulatedSwitch("nobody", 0, []), w.openflow, lambda *_: None)
+        nobody = Agent(
+            lambda wake: EmulatedSwitch("nobody", 0, [], wake=wake), w.openflow, lambda *_: None
+        )
         nobody.start()
         try:
             await until(lambda: any("datapath id 0" in one.text for one in d.status.differences()))

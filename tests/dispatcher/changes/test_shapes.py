@@ -10,7 +10,7 @@ from configurators.store.documents import decode_record, decode_space
 from configurators.store.keys import RECORDS, SPACES
 from configurators.store.model import Record
 from configurators.streams.packing import pack_regions
-from configurators.streams.task_numbers import Phase, phase_of
+from configurators.streams.task_numbers import Phase
 from dispatcher.calls import RecordSpec
 from dispatcher.dispatcher import Dispatcher
 from dispatcher.errors import Conflict, NotFound
@@ -22,6 +22,7 @@ from tests.dispatcher.support import (
     SCHEMA,
     TIMEOUT,
     World,
+    phase_of,
     random_filter,
     specs,
     views,
@@ -110,9 +111,7 @@ async def test_records_keep_their_regions_where_switches_refuse_others(
         records = views(await d.begin("subscription", specs(40), wait=TIMEOUT))
         before = w.installed()
         full = records[7].id
-        w.refuse(
-            lambda task: "full" if task.id == full and phase_of(task.seq) is Phase.GROW else None
-        )
+        w.refuse(lambda task: "full" if task.id == full and phase_of(task) is Phase.GROW else None)
         await d.put_shapes("stocks", 0, COARSE)
         await until(lambda: over(d))
         now = {record.id: record for record in await stored(w)}
@@ -141,7 +140,7 @@ async def test_a_change_of_shapes_goes_on_when_its_dispatcher_dies(etcd_server: 
             asked = len(w.received())
             assert (await dying.put_shapes("stocks", 0, COARSE)).changing
             await until(
-                lambda: any(phase_of(task.seq) is Phase.GROW for _, task in w.received()[asked:])
+                lambda: any(phase_of(task) is Phase.GROW for _, task in w.received()[asked:])
             )
         await w.release()
 

@@ -3,15 +3,23 @@
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from functools import partial
 
 import pytest
+from msgspec import Struct
 
 from configurators.store.etcd.client import Etcd, WatchBatch
 from configurators.store.keys import FINISHED, RECORDS
 from dispatcher.reports import change_feed
-from dispatcher.views import Change, ChangeType, Skipped
+from dispatcher.views import Change, ChangeType, RecordView, Skipped
 from tests.dispatcher.support import TIMEOUT, specs, world
 from tests.etcd import TestEtcd
+
+
+def record_of(change: Change) -> RecordView:
+    """The record that a change is about."""
+    assert isinstance(change.data, RecordView)
+    return change.data
 
 
 async def test_a_reader_that_is_too_slow_gets_lagged_and_nothing_more(
@@ -33,7 +41,7 @@ async def test_a_reader_that_is_too_slow_gets_lagged_and_nothing_more(
         async def read() -> None:
             active = 0
             async for change in quick:
-                active += change.type == "record" and change.data.state == "active"
+                active += isinstance(change.data, RecordView) and change.data.state == "active"
                 if active == 300:
                     return
 
@@ -47,7 +55,7 @@ async def test_a_reader_that_is_too_slow_gets_lagged_and_nothing_more(
 async def test_a_slow_reader_gets_the_newest_load_only(etcd_server: TestEtcd) -> None:
     types: tuple[ChangeType, ...] = ("network", "load")
 
-    def never() -> object:
+    def never() -> Struct:
         raise AssertionError("nobody wants to know of the load")
 
     async with (
@@ -61,10 +69,10 @@ async def test_a_slow_reader_gets_the_newest_load_only(etcd_server: TestEtcd) ->
         d.publish_load(never)
         assert (await anext(reader)).type == "network"
         for number in range(3):
-            d.publish_load(lambda number=number: number)  # type: ignore[misc]
-        assert await anext(reader) == Change("load", 2)
-        d.publish_load(lambda: 3)
-        assert await anext(reader) == Change("load", 3)
+            d.publish_load(partial(Skipped, number))
+        assert await anext(reader) == Change("load", Skipped(2))
+        d.publish_load(partial(Skipped, 3))
+        assert await anext(reader) == Change("load", Skipped(3))
 
 
 async def test_a_sample_needs_no_watch_while_there_is_one_dispatcher(
@@ -90,13 +98,13 @@ async def test_a_sample_needs_no_watch_while_there_is_one_dispatcher(
         await asyncio.sleep(0)  # it is a reader from here on
         (begun,) = await d.begin("subscription", specs(1), wait=TIMEOUT)
         assert begun.record
-        seen = [(await reading).data, (await anext(sample)).data]
+        seen = [record_of(await reading), record_of(await anext(sample))]
         assert [(one.id, one.state) for one in seen] == [
             (begun.record.id, "pending"),
             (begun.record.id, "active"),
         ]
         await d.end("subscription", [begun.record.id], wait=TIMEOUT)
-        assert (await anext(sample)).data.state == "removing"
+        assert record_of(await anext(sample)).state == "removing"
         assert await anext(sample) == Change("skipped", Skipped(1))
         assert not {RECORDS, FINISHED} & set(watched)
 
@@ -121,7 +129,7 @@ async def test_a_reader_of_every_record_beside_a_sample_gets_each_change_once(
         assert (await anext(sample)).type == (await anext(whole)).type == "network"
         begun = await d.begin("subscription", specs(20), wait=TIMEOUT)
         for reader in (sample, whole):
-            seen = [(await anext(reader)).data for _ in range(2 * len(begun))]
+            seen = [record_of(await anext(reader)) for _ in range(2 * len(begun))]
             told = sorted((one.id, one.state) for one in seen)
             ids = [one.record.id for one in begun if one.record]
             wanted = [(id, state) for id in ids for state in ("active", "pending")]

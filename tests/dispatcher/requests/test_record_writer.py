@@ -95,31 +95,36 @@ async def scene(etcd_server: TestEtcd, patience: float = 20.0) -> AsyncIterator[
         await asyncio.gather(registered, return_exceptions=True)
 
 
+async def transactions(etcd: Etcd) -> int:
+    """How many transactions have written the records that there are."""
+    return len({stored.revision for stored in (await etcd.range("records/", values=False)).items})
+
+
 async def test_writes_share_transactions(etcd_server: TestEtcd) -> None:
     async with scene(etcd_server) as (w, _, writer, _):
         for number in range(500):
             writer.write(f"records/1/{number}")
         assert set(map(tuple, (await writer.results()).values())) == {(WriteResult.WRITTEN,)}
-        assert writer.record_writer.transactions <= 6
+        assert await transactions(w.etcd) <= 6
         assert len((await w.etcd.range("records/")).items) == 500
 
 
 async def test_few_writes_wait_while_two_transactions_are_in_progress(
     etcd_server: TestEtcd,
 ) -> None:
-    async with scene(etcd_server) as (_, _, writer, _):
+    async with scene(etcd_server) as (w, _, writer, _):
         for name in ("first", "second", "third", "fourth"):
             writer.write(f"records/1/{name}")
             await asyncio.sleep(0)  # a turn of the loop, in which no answer can have come
         assert writer.record_writer.queued == 2
         assert set(map(tuple, (await writer.results()).values())) == {(WriteResult.WRITTEN,)}
-        assert writer.record_writer.transactions == 3
+        assert await transactions(w.etcd) == 3
 
 
 async def test_writes_after_another_may_share_a_transaction_over_turns_of_the_loop(
     etcd_server: TestEtcd,
 ) -> None:
-    async with scene(etcd_server) as (_, _, writer, _):
+    async with scene(etcd_server) as (w, _, writer, _):
         writer.write("records/1/lone", apart=TIMEOUT)  # no transaction was before it
         assert await writer.results() == {"records/1/lone": [WriteResult.WRITTEN]}
         writer.write("records/1/first", apart=TIMEOUT)
@@ -130,7 +135,7 @@ async def test_writes_after_another_may_share_a_transaction_over_turns_of_the_lo
         await asyncio.sleep(0)
         writer.write("records/1/urgent")  # takes the others along
         assert set(map(tuple, (await writer.results()).values())) == {(WriteResult.WRITTEN,)}
-        assert writer.record_writer.transactions == 2
+        assert await transactions(w.etcd) == 2
         writer.write("records/1/last", apart=TIMEOUT)
         await writer.record_writer.close()  # also writes what still gathers
         assert (await writer.results())["records/1/last"] == [WriteResult.WRITTEN]
@@ -259,11 +264,11 @@ async def test_one_write_that_etcd_refuses_does_not_keep_others_back(
 
 
 async def test_large_writes_share_no_more_than_etcd_takes_at_once(etcd_server: TestEtcd) -> None:
-    async with scene(etcd_server) as (_, _, writer, _):
+    async with scene(etcd_server) as (w, _, writer, _):
         for number in range(6):
             writer.write(f"records/1/{number}", value=bytes(500_000))
         assert set(map(tuple, (await writer.results()).values())) == {(WriteResult.WRITTEN,)}
-        assert writer.record_writer.transactions == 3
+        assert await transactions(w.etcd) == 3
 
 
 async def test_an_error_after_one_write_does_not_keep_others_from_their_results(

@@ -3,9 +3,9 @@
 import asyncio
 
 from configurators.streams.messages import Task
-from configurators.streams.task_numbers import Phase, phase_of
+from configurators.streams.task_numbers import Phase
 from dispatcher.calls import RecordSpec
-from tests.dispatcher.support import TIMEOUT, problem, specs, views, world
+from tests.dispatcher.support import TIMEOUT, phase_of, problem, specs, views, world
 from tests.etcd import TestEtcd
 from tests.support import until
 
@@ -137,7 +137,7 @@ async def test_an_update_grows_before_it_shrinks(etcd_server: TestEtcd) -> None:
         assert answer.record.filter == wider
         assert answer.record == await d.record(record.id)
         assert w.installed() == await w.expected()
-        phases = {phase_of(task.seq) for _, task in w.received()}
+        phases = {phase_of(task) for _, task in w.received()}
         assert phases == {Phase.GROW, Phase.SHRINK}
 
 
@@ -147,7 +147,7 @@ async def test_a_refused_update_leaves_the_old_filter(etcd_server: TestEtcd) -> 
         before = w.installed()
 
         def refuse(task: Task) -> str | None:
-            return "table full" if phase_of(task.seq) < Phase.BACK else None
+            return "table full" if phase_of(task) < Phase.BACK else None
 
         w.refuse(refuse)
         answer = await d.update("subscription", record.id, {}, wait=TIMEOUT)

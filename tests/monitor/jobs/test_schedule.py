@@ -21,14 +21,14 @@ from monitor.jobs.state import (
     end_run,
     read_result,
 )
-from spark.rebalance.model import Plan, Prediction, Rebalance, SpaceResult
+from spark.rebalance.model import Prediction, Rebalance, SpacePlan, SpaceResult
 from spark.shapes.model import Change, Proposal, ShapesFound, SpaceShapes
 from spark.shapes.model import Prediction as Unwanted
 from spark.traces import Source
 
 RUN = JobRun("propose", "d1", 1000.0)
 PREDICTION = Prediction(4, 2.5, 3.0, {"c1": 1.0}, 10, 20, None, 1.0)
-PLAN = Plan("stocks", 0, 3, PartitionMap("legs", None), {"all": "c1"}, ("it is better",))
+PLAN = SpacePlan("stocks", 0, 3, PartitionMap("legs", None), {"all": "c1"}, ("it is better",))
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_a_run_that_its_leader_has_left_behind_counts_as_interrupted() -> None:
 
 
 def test_the_result_of_the_real_job_is_understood() -> None:
-    def space(name: str, plan: Plan | None, why: str) -> SpaceResult:
+    def space(name: str, plan: SpacePlan | None, why: str) -> SpaceResult:
         figures = (1.0, 0.5, 1.0, 3, 4, 4, 0, 0.0, PREDICTION, PREDICTION, 0.1, 2)
         return SpaceResult(name, *figures, plan, why)
 

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from configurators.store.model import Move, MovePhase
 from configurators.streams.messages import CopyState
-from monitor.moves.decision import Decision, Facts, MoveLimits, Step, decide
+from monitor.moves.decision import Facts, MoveDecision, MoveLimits, Step, decide
 
 PARTITION = "1.0/all"
 MOVE = Move("m1", "c1", 7, "c2", "asked", "for a test", 0.0)
@@ -16,7 +16,7 @@ FACTS = Facts(("c1", 7), True, BOTH, BOTH, None, None, None, 0.0)
 LIMITS = MoveLimits(copy=10.0, hand_over=1.0, start=5.0)
 
 
-def step(phase: MovePhase, **changes: Any) -> Decision:
+def step(phase: MovePhase, **changes: Any) -> MoveDecision:
     return decide(replace(MOVE, phase=phase), replace(FACTS, **changes), LIMITS)
 
 

@@ -18,7 +18,7 @@ from dzflow.region import Region
 from sdn.lab import HOST_INTERFACE, Lab
 from sdn.lab.errors import LabCommandFailed, LabError
 from sdn.lab.namespaces import NamespaceThread
-from sdn.lab.plan import Command, Plan
+from sdn.lab.plan import Command, LabPlan
 from sdn.network.topologies import topology
 from sdn.network.topology import Host, Link, Switch, ToHost, Topology, ToSwitch, UnknownHost
 from sdn.tables.pipeline import Pipeline
@@ -218,10 +218,10 @@ def test_a_lab_that_its_switches_cannot_build_does_not_start(
 ) -> None:
     """Open vSwitch's own tool reports success then."""
 
-    def faulty(plan: Plan, *_: object) -> list[Command]:
+    def faulty(plan: LabPlan, *_: object) -> list[Command]:
         return [["add-br", plan.bridge("s1")], ["add-port", plan.bridge("s1"), "no-such-device"]]
 
-    monkeypatch.setattr(Plan, "network", faulty)
+    monkeypatch.setattr(LabPlan, "network", faulty)
     with pytest.raises(LabCommandFailed, match="no-such-device"):
         Lab(topology("line:1"), root=root).start()
 

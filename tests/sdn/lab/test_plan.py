@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sdn.lab.errors import BadController
-from sdn.lab.plan import TAGS, Certificates, Plan, check_controllers, group_of, tag_of
+from sdn.lab.plan import TAGS, Certificates, LabPlan, check_controllers, group_of, tag_of
 from sdn.network.topology import Host, Link, Switch, Topology, UnknownSwitch
 from tests.strategies import topologies
 
@@ -27,7 +27,7 @@ def test_each_lab_has_a_name_and_an_interface_group_of_its_own(numbers: set[int]
 
 @given(topologies())
 def test_names_of_kernel_interfaces_are_unique_and_short_enough(topology: Topology) -> None:
-    plan = Plan.of(TAG, topology)
+    plan = LabPlan.of(TAG, topology)
     names = [site.port_name for site in plan.sites.values()]
     names += [plan.bridge(switch.id) for switch in topology.switches]
     assert len(set(names)) == len(names)
@@ -36,14 +36,14 @@ def test_names_of_kernel_interfaces_are_unique_and_short_enough(topology: Topolo
 
 def test_the_longest_ids_give_names_that_are_short_enough() -> None:
     topology = Topology.build([Switch(LONG, 1)], [], [Host(LONG, LONG, 65_279)])
-    plan = Plan.of(TAG, topology)
+    plan = LabPlan.of(TAG, topology)
     assert len(plan.bridge(LONG)) <= 15
     assert len(plan.sites[LONG].port_name) <= 15
 
 
 @given(topologies())
 def test_both_ends_of_a_link_name_each_other(topology: Topology) -> None:
-    plan = Plan.of(TAG, topology)
+    plan = LabPlan.of(TAG, topology)
     peers = {}
     for words in plan.network((), ("OpenFlow13",), None):
         for word in words:
@@ -54,28 +54,28 @@ def test_both_ends_of_a_link_name_each_other(topology: Topology) -> None:
 
 
 def test_a_host_has_the_addresses_that_the_topology_gives_it() -> None:
-    plan = Plan.of(TAG, pair(Host("h1", "s1", 2, mac="02:00:00:00:00:07", ipv6="2001:db8::7")))
+    plan = LabPlan.of(TAG, pair(Host("h1", "s1", 2, mac="02:00:00:00:00:07", ipv6="2001:db8::7")))
     assert plan.sites["h1"].mac == "02:00:00:00:00:07"
     assert plan.sites["h1"].ipv6 == "2001:db8::7"
 
 
 def test_a_host_without_addresses_gets_the_same_ones_each_time() -> None:
     topology = pair(Host("h1", "s1", 2), Host("h2", "s2", 2))
-    sites = Plan.of(TAG, topology).sites
+    sites = LabPlan.of(TAG, topology).sites
     assert (sites["h1"].mac, sites["h1"].ipv6) == ("02:d2:00:00:00:01", "fd00:d2::1")
     assert (sites["h2"].mac, sites["h2"].ipv6) == ("02:d2:00:00:00:02", "fd00:d2::2")
 
 
 def test_no_host_gets_an_address_that_another_was_given() -> None:
     given_one = Host("h2", "s2", 2, mac="02:D2:00:00:00:01", ipv6="FD00:00D2::0001")
-    sites = Plan.of(TAG, pair(Host("h1", "s1", 2), given_one)).sites
+    sites = LabPlan.of(TAG, pair(Host("h1", "s1", 2), given_one)).sites
     assert sites["h1"].mac.lower() != "02:d2:00:00:00:01"
     assert sites["h1"].ipv6 != "fd00:d2::1"
 
 
 def test_only_switches_of_the_topology_have_bridges() -> None:
     with pytest.raises(UnknownSwitch):
-        Plan.of(TAG, pair()).bridge("s3")
+        LabPlan.of(TAG, pair()).bridge("s3")
 
 
 @pytest.mark.parametrize("target", ["tcp:127.0.0.1:6653", "tcp:[::1]:1", "tcp:10.0.0.1:65535"])
@@ -103,7 +103,7 @@ def test_a_controller_with_tls_needs_certificates() -> None:
 
 def test_certificates_are_named_by_absolute_paths() -> None:
     tls = Certificates(Path("key.pem"), Path("cert.pem"), Path("ca.pem"))
-    command, *files = Plan.of(TAG, pair()).network((), ("OpenFlow13",), tls)[0]
+    command, *files = LabPlan.of(TAG, pair()).network((), ("OpenFlow13",), tls)[0]
     assert command == "set-ssl"
     assert [Path(file).name for file in files] == ["key.pem", "cert.pem", "ca.pem"]
     assert all(Path(file).is_absolute() for file in files)
@@ -111,7 +111,7 @@ def test_certificates_are_named_by_absolute_paths() -> None:
 
 def test_a_switch_is_told_each_of_several_controllers() -> None:
     targets = ["tcp:127.0.0.1:6653", "tcp:127.0.0.1:6654"]
-    *made, last = Plan.of(TAG, pair()).connect("s1", targets)
+    *made, last = LabPlan.of(TAG, pair()).connect("s1", targets)
     assert [words[3] for words in made] == [f'target="{target}"' for target in targets]
     first, second = (words[0].removeprefix("--id=") for words in made)
     assert first != second

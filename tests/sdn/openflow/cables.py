@@ -9,7 +9,7 @@ from sdn.network.events import HostSeen, LinkChanged, NetworkEvent
 from sdn.network.topology import Host, Link, Topology
 from sdn.openflow.discovery.discovery import Discovery
 from sdn.openflow.discovery.hosts import End
-from sdn.openflow.discovery.limits import Settings
+from sdn.openflow.discovery.limits import DiscoveryLimits
 
 KEY = bytes(range(32))
 MAC = "02:00:00:00:00:11"
@@ -24,10 +24,10 @@ class Cables:
     """
 
     def __init__(
-        self, topology: Topology, settings: Settings | None = None, *, ask_hosts: bool = False
+        self, topology: Topology, limits: DiscoveryLimits | None = None, *, ask_hosts: bool = False
     ) -> None:
         self.topology = topology
-        self.discovery = Discovery(KEY, settings, ask_hosts=ask_hosts)
+        self.discovery = Discovery(KEY, limits, ask_hosts=ask_hosts)
         self.now = 1000.0
         self.cut: set[Link] = set()
         self.one_way: set[End] = set()  # nothing leaves by these ports
@@ -39,7 +39,7 @@ class Cables:
 
     @property
     def interval(self) -> float:
-        return self.discovery.settings.interval
+        return self.discovery.limits.interval
 
     def connect(self, *switches: str) -> None:
         """These switches, or all, are connected with all their ports up."""

@@ -1,5 +1,5 @@
 // The network as a drawing: switches, links and hosts. It is built once per topology; after that,
-// only classes and titles change, because the stream brings news every second.
+// only classes and titles change, because the stream brings changes every second.
 
 import { h, s, show } from "./dom.js";
 import { layout } from "./layout.js";

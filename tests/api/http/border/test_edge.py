@@ -10,7 +10,7 @@ from starlette.types import Message, Receive, Scope, Send
 from api.http.app_settings import ApiSettings
 from api.http.border.edge import Edge, SlowReader
 from api.http.border.request_ids import request_id
-from api.http.metrics.registry import Metrics
+from api.http.metrics.registry import HttpMetrics
 from tests.api.http.border.bare import answer, ended, serving
 from tests.support import WAIT
 
@@ -40,7 +40,7 @@ def test_an_internal_error_is_a_problem_without_details(
         raise error
 
     with caplog.at_level(logging.ERROR):
-        start, body = answers(Edge(app, ApiSettings(), Metrics()))
+        start, body = answers(Edge(app, ApiSettings(), HttpMetrics()))
     headers = dict(start["headers"])
     problem = json.loads(body["body"])
     assert start["status"] == problem["status"] == 500
@@ -57,7 +57,7 @@ def test_the_connection_of_a_slow_reader_is_closed() -> None:
     async def send(_message: Message) -> None:
         await asyncio.Event().wait()
 
-    edge = Edge(app, ApiSettings(send_timeout=0.01), Metrics())
+    edge = Edge(app, ApiSettings(send_timeout=0.01), HttpMetrics())
     with pytest.raises(SlowReader):
         asyncio.run(edge(dict(SCOPE), receive, send))
 
@@ -69,7 +69,7 @@ def test_the_id_of_a_request_is_known_while_it_is_served() -> None:
         seen.append(request_id.get())
         await send({"type": "http.response.start", "status": 204, "headers": []})
 
-    edge = Edge(app, ApiSettings(), Metrics())
+    edge = Edge(app, ApiSettings(), HttpMetrics())
     for given, kept in ((b"mine-1", True), (b"x" * 65, False), (b"a\nb", False), (b"", False)):
         start = answers(edge, {**SCOPE, "headers": [(b"x-request-id", given)]})[0]
         assert dict(start["headers"])[b"x-request-id"] == seen[-1].encode()
@@ -90,7 +90,7 @@ async def test_too_many_requests_at_once_are_refused_except_for_health() -> None
         if message["type"] == "http.response.start":
             statuses.append(message["status"])
 
-    edge = Edge(app, ApiSettings(max_requests=1), Metrics())
+    edge = Edge(app, ApiSettings(max_requests=1), HttpMetrics())
     first = asyncio.create_task(edge(dict(SCOPE), receive, send))
     await inside.wait()
     await edge(dict(SCOPE), receive, send)
@@ -109,7 +109,7 @@ async def test_a_server_that_ends_answers_what_is_in_progress_and_keeps_no_conne
             await go_on.wait()
         await answer(send, b"done")
 
-    edge = Edge(app, ApiSettings(), Metrics(), draining=draining.is_set)
+    edge = Edge(app, ApiSettings(), HttpMetrics(), draining=draining.is_set)
     async with serving(edge) as bare, asyncio.timeout(WAIT):
         get = b"GET %b HTTP/1.1\r\nhost: localhost\r\n\r\n"
         waiting, other = bare.connection(get % b"/slow"), bare.connection()

@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 
 from api.http.app_settings import ApiSettings
 from api.http.border.edge import Edge
-from api.http.metrics.registry import Metrics
+from api.http.metrics.registry import HttpMetrics
 from tests.api.http.border.bare import Bare, answer, ended, serving
 from tests.rest import problem_of, subscription
 from tests.stack import Stack
@@ -111,7 +111,7 @@ async def edge(**settings: Any) -> AsyncIterator[tuple[Bare, asyncio.Event]]:
             await go.wait()
         await answer(send, b"well")
 
-    outermost = Edge(app, ApiSettings(), Metrics())
+    outermost = Edge(app, ApiSettings(), HttpMetrics())
     async with serving(outermost, **settings) as bare:
         try:
             yield bare, go

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from sdn.network.events import FindingsChanged, LinkChanged
 from sdn.network.topologies import topology
 from sdn.network.topology import Host, Link, Topology
-from sdn.openflow.discovery import discovery
-from sdn.openflow.discovery.discovery import PROBES_AT_HOSTS, BadKey, Discovery
-from sdn.openflow.discovery.limits import BadSettings, Settings
+from sdn.openflow.discovery import prober
+from sdn.openflow.discovery.discovery import BadKey, Discovery
+from sdn.openflow.discovery.limits import BadLimits, DiscoveryLimits
+from sdn.openflow.discovery.prober import PROBES_AT_HOSTS
 from tests.sdn.openflow.cables import KEY, Cables, advertisement, hosts_of, links_of
 from tests.strategies import topologies
 from tests.support import warnings_of
@@ -83,7 +84,7 @@ def test_probes_of_a_known_network_are_spread_over_the_interval() -> None:
 
 
 def test_probes_are_rate_limited_and_no_port_is_forgotten() -> None:
-    cables = Cables(topology("ring:50"), Settings(probe_rate=20, probe_burst=5))
+    cables = Cables(topology("ring:50"), DiscoveryLimits(probe_rate=20, probe_burst=5))
     cables.connect()
     assert len(cables.discovery.probes(cables.now)) == 5
     assert cables.discovery.probes(cables.now) == []
@@ -300,7 +301,7 @@ def test_a_cable_that_was_moved_unnoticed_is_found_once_the_old_link_is_lost(
     assert cables.discovery.counters.lldp_conflict > 0
     assert "s1:1 - s2:1 is a link already, which stays" in caplog.text
     # One for each end, not one for each probe.
-    assert len(warnings_of(caplog, discovery.__name__)) == 2
+    assert len(warnings_of(caplog, prober.__name__)) == 2
 
 
 def test_a_cable_from_a_switch_to_itself_is_no_link() -> None:
@@ -448,5 +449,5 @@ def test_a_key_must_have_the_right_length(key: bytes) -> None:
     "fields", [{"interval": 0.0}, {"missed": 0}, {"port_rate": -1}, {"move_every": float("nan")}]
 )
 def test_settings_must_allow_something(fields: dict[str, float]) -> None:
-    with pytest.raises(BadSettings, match="must be greater than 0"):
-        Settings(**fields)  # type: ignore[arg-type]
+    with pytest.raises(BadLimits, match="must be greater than 0"):
+        DiscoveryLimits(**fields)  # type: ignore[arg-type]

@@ -8,11 +8,12 @@ import pytest
 
 from sdn.network.events import NetworkEvent
 from sdn.network.topologies import topology
-from sdn.openflow.discovery import discovery
-from sdn.openflow.discovery.discovery import MAX_WARNINGS, Discovery
+from sdn.openflow.discovery import prober
+from sdn.openflow.discovery.discovery import Discovery
 from sdn.openflow.discovery.frames import build_probe, read_probe
 from sdn.openflow.discovery.hosts import End
-from sdn.openflow.discovery.limits import Settings
+from sdn.openflow.discovery.limits import DiscoveryLimits
+from sdn.openflow.discovery.prober import MAX_WARNINGS
 from tests.sdn.openflow.cables import (
     ADDRESS,
     KEY,
@@ -31,7 +32,7 @@ CASES = 100_000
 NETWORK = topology("ring:4")
 HOSTS: list[End] = [(host.switch, host.port) for host in NETWORK.hosts]
 EVIL, ACCOMPLICE = HOSTS[0], HOSTS[2]
-ENDLESS = Settings(port_rate=1e9, port_burst=10**9, total_rate=1e9, total_burst=10**9)
+ENDLESS = DiscoveryLimits(port_rate=1e9, port_burst=10**9, total_rate=1e9, total_burst=10**9)
 
 
 @pytest.fixture
@@ -185,7 +186,7 @@ def test_a_link_keeps_its_peer_whoever_shows_its_probes(
     with caplog.at_level(logging.WARNING):
         assert cables.rounds(10) == []
     assert cables.discovery.counters.lldp_conflict >= 9
-    assert len(warnings_of(caplog, discovery.__name__)) == 1
+    assert len(warnings_of(caplog, prober.__name__)) == 1
     assert "check the cables" in caplog.text
     assert link in cables.discovery.links()
 
@@ -196,7 +197,7 @@ def test_nobody_can_fill_the_log(cables: Cables, caplog: pytest.LogCaptureFixtur
     with caplog.at_level(logging.WARNING):
         cables.rounds(20)
     assert cables.discovery.counters.lldp_at_host > 100
-    assert len(warnings_of(caplog, discovery.__name__)) <= MAX_WARNINGS
+    assert len(warnings_of(caplog, prober.__name__)) <= MAX_WARNINGS
 
 
 def test_a_flood_from_one_port_is_dropped_and_harms_no_link(cables: Cables) -> None:
@@ -213,7 +214,7 @@ def test_a_flood_from_one_port_is_dropped_and_harms_no_link(cables: Cables) -> N
 
 
 def test_floods_from_all_host_ports_together_are_bounded_and_harm_no_link() -> None:
-    cables = Cables(NETWORK, Settings(total_rate=5, total_burst=10))
+    cables = Cables(NETWORK, DiscoveryLimits(total_rate=5, total_burst=10))
     cables.connect()
     cables.rounds()
     frame = advertisement()

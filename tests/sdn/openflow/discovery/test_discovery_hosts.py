@@ -13,7 +13,7 @@ from sdn.network.topologies import topology
 from sdn.network.topology import Host, Topology
 from sdn.openflow.discovery.frames import IPV6_TYPE, asker_at
 from sdn.openflow.discovery.hosts import End
-from sdn.openflow.discovery.limits import Budget, Settings
+from sdn.openflow.discovery.limits import Budget, DiscoveryLimits
 from tests.sdn.openflow.cables import (
     ADDRESS,
     MAC,
@@ -36,8 +36,8 @@ def mac(number: int) -> str:
     return f"02:00:00:00:{number >> 8:02x}:{number & 255:02x}"
 
 
-def ready(settings: Settings | None = None) -> Cables:
-    cables = Cables(NETWORK, settings)
+def ready(limits: DiscoveryLimits | None = None) -> Cables:
+    cables = Cables(NETWORK, limits)
     cables.connect()
     cables.rounds()
     return cables
@@ -425,7 +425,7 @@ def test_a_host_cannot_take_the_id_of_a_declared_one() -> None:
 
 
 def test_the_number_of_hosts_at_a_port_is_bounded() -> None:
-    cables = ready(Settings(hosts_per_port=3, port_burst=1000))
+    cables = ready(DiscoveryLimits(hosts_per_port=3, port_burst=1000))
     for number in range(100):
         cables.arrive(PORTS[0], advertisement(mac(number)))
     assert len(cables.discovery.hosts()) == 3
@@ -443,7 +443,7 @@ def test_the_number_of_hosts_at_a_port_is_bounded() -> None:
 
 
 def test_the_number_of_all_hosts_is_bounded() -> None:
-    cables = ready(Settings(hosts=4, hosts_per_port=100, port_burst=1000))
+    cables = ready(DiscoveryLimits(hosts=4, hosts_per_port=100, port_burst=1000))
     for number in range(60):
         cables.arrive(PORTS[number % 3], advertisement(mac(number)))
     assert len(cables.discovery.hosts()) == 4
@@ -453,7 +453,7 @@ def test_the_number_of_all_hosts_is_bounded() -> None:
 
 
 def test_a_port_is_heard_so_often_a_second_and_no_more() -> None:
-    cables = ready(Settings(port_rate=10, port_burst=5))
+    cables = ready(DiscoveryLimits(port_rate=10, port_burst=5))
     for _ in range(10_000):
         cables.discovery.packet_in(*PORTS[0], b"garbage", cables.now)
     assert cables.discovery.counters.over_port_rate == 10_000 - 5
@@ -467,7 +467,7 @@ def test_a_port_is_heard_so_often_a_second_and_no_more() -> None:
 
 
 def test_all_ports_together_are_heard_so_often_a_second_and_no_more() -> None:
-    cables = ready(Settings(total_rate=10, total_burst=6))
+    cables = ready(DiscoveryLimits(total_rate=10, total_burst=6))
     for port in PORTS:
         for _ in range(20):
             cables.discovery.packet_in(*port, b"garbage", cables.now)

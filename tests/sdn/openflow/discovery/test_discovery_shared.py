@@ -77,7 +77,7 @@ class Processes:
         self.now = until
 
     def rounds(self, count: float) -> None:
-        self.run(count * self.discoveries[0].settings.interval)
+        self.run(count * self.discoveries[0].limits.interval)
 
     def carry(self, end: End, frame: bytes) -> None:
         self.frames.append((end, frame))

@@ -7,7 +7,7 @@ from itertools import count
 from sdn.network.topology import Link
 from sdn.openflow.discovery.frames import PROBE_MAC
 from sdn.openflow.discovery.hosts import End
-from sdn.openflow.discovery.limits import Budget, Settings
+from sdn.openflow.discovery.limits import Budget, DiscoveryLimits
 
 LONG_AGO = float("-inf")
 
@@ -68,8 +68,8 @@ class ProbedPort:
         "warned",
     )
 
-    def __init__(self, settings: Settings, number: int) -> None:
-        self.budget = Budget(settings.port_rate, settings.port_burst)
+    def __init__(self, limits: DiscoveryLimits, number: int) -> None:
+        self.budget = Budget(limits.port_rate, limits.port_burst)
         self.phase = 0.5 + number * _GOLDEN % 1 / 2
         self.life = number  # another one each time that it goes down
         self.up = False

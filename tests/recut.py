@@ -1,4 +1,4 @@
-"""Goes over from one partition map to another: new engines, and the operations this takes."""
+"""Goes over from one partition map to another at once: new engines, and the operations for it."""
 
 from collections.abc import Iterable, Mapping
 

@@ -6,7 +6,7 @@ KEPT = 60.0
 """Seconds that a refusal is told: a switch that is refused tries again and again."""
 
 MAX_KEPT = 100
-"""Datapath ids with refusals; whoever may connect could claim any number of them."""
+"""Datapath ids with refusals; a client that may connect could claim any number of them."""
 
 
 class RecentRefusals:
