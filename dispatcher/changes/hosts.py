@@ -131,7 +131,8 @@ class Hosts:
 
     async def _wait_until_applied(self, revision: int) -> None:
         deadline = self._clock.monotonic() + self._timeout
-        while missing := self._reachability.missing(revision):
+        reach = self._reachability
+        while missing := [*reach.missing(revision), *reach.unsettled_maps()]:
             if self._clock.monotonic() > deadline:
                 raise Unavailable(
                     f"the change is stored, but not applied yet by {', '.join(missing)}", 5.0

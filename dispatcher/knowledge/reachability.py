@@ -61,6 +61,29 @@ class Reachability:
         unready = sorted(self._catalogue.owners.keys() - ready)
         return missing + [f"partition {name}" for name in unready]
 
+    def unsettled_maps(self) -> list[str]:
+        """The changes of partition maps that keep events from following the network.
+
+        Under `lpm` the longest prefix wins. Until nothing is left of the former map, its entries
+        hide coarser ones of new partitions, and know only the network that former owners had.
+        """
+        doc, fleet = self._catalogue.network_doc, self._fleet
+        if doc is None or doc.pipeline.plan != "lpm":
+            return []
+        cleaned = min(
+            (
+                report.cleaned if (report := fleet.switch_reports.get(name)) else 0
+                for name in fleet.southbound.processes
+            ),
+            default=0,
+        )
+        return [
+            f"the switches, because the partition map of {space.name!r} is being changed"
+            for space in self._catalogue.spaces
+            if cleaned < self._catalogue.space_revision(space)
+            or any(view.cutting for view in space.versions.values())
+        ]
+
     def network_applied(self) -> bool:
         """Whether all partitions have an owner, and the entries of the network as it is known."""
         if self.missing(self._catalogue.network_revision):

@@ -67,7 +67,8 @@ class Shadow:
     def declare(self, partition: str, entries: Iterable[FlowEntry]) -> None:
         """From now on this partition should have exactly these entries.
 
-        An entry that another partition has with the same key now belongs to this one.
+        An entry that another partition has with the same key now belongs to this one. The other one
+        counts as never declared then: what is known of it is not all any more.
         """
         held = self._held
         if partition in self.declared:
@@ -75,11 +76,17 @@ class Shadow:
                 del held[key]
                 self._sizes[key.table] -= 1
         self.declared.add(partition)
+        others: set[str] = set()
         for entry in entries:
             key = entry.key
-            if key not in held:
+            was = held.get(key)
+            if was is None:
                 self._sizes[key.table] = self._sizes.get(key.table, 0) + 1
+            elif was.partition != partition:
+                others.add(was.partition)
             held[key] = ShadowEntry(partition, entry)
+        for other in others - {BASE}:
+            self.withdraw(other)
 
     def withdraw(self, partition: str) -> None:
         """Expect nothing of a partition that no longer exists; it counts as never declared.

@@ -85,6 +85,7 @@ def test_seeds_with_hosts_that_come_and_go_run_without_a_violation(run: Run, mod
         ("sea --guests", "67"),
         ("sea --guests", "163"),
         ("sea --guests", "187"),
+        ("sea --guests", "60014"),
         ("sna --guests", "275"),
     ],
 )

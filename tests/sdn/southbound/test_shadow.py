@@ -116,3 +116,14 @@ def test_an_entry_that_another_partition_takes_over_is_no_longer_the_first_ones(
     shadow.declare("p2", [entry("1", 1)])
     shadow.declare("p1", [])
     assert set(shadow.entries.values()) == {entry("1", 1)}
+
+
+def test_a_partition_whose_entries_another_one_had_meanwhile_has_to_be_declared_again() -> None:
+    """The other one came by a changed map; then the map was changed back."""
+    shadow = Shadow(partition_of)
+    shadow.declare("p1", [entry("0", 1), entry("1", 1)])
+    shadow.declare("all", [entry("0", 1)])
+    shadow.withdraw("all")
+    assert shadow.repair([entry("0", 1), entry("1", 1)]) == []
+    shadow.declare("p1", [entry("0", 1)])
+    assert shadow.repair([entry("0", 1), entry("1", 1)]) == [FlowOp(Change.DELETE, entry("1", 1))]
