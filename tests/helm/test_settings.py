@@ -116,6 +116,13 @@ def test_every_role_accepts_what_its_pod_says(case: str, tmp_path: Path) -> None
     assert {"api", "southbound", "configurators"} <= seen
 
 
+def test_without_a_description_of_the_network_switches_and_links_are_found(tmp_path: Path) -> None:
+    pod = next(pod for pod in pods(render("tls")) if pod.role == "api")
+    settings = Machine("tls", tmp_path).settings(pod)
+    assert settings.discovers
+    assert "topology" not in settings.model_fields_set, "it would be a network that is not there"
+
+
 def test_settings_of_users_reach_the_service(tmp_path: Path) -> None:
     pod = next(pod for pod in pods(render("full")) if pod.role == "api")
     settings = Machine("full", tmp_path).settings(pod)

@@ -44,7 +44,15 @@ from tests.helm.tool import CHART, ROOT, helm, needs_helm, of_kind, render, temp
             "etcd.external.plain=true in a network that you trust",
         ),
         (["etcd.persistence.size=7Gi"], "at least twice etcd.quota"),
-        (["dataPlane=onos", "settings.plan=legs"], "settings.plan: with dataPlane=onos it is lpm"),
+        (["dataPlane=onos"], "network: say what your network is like"),
+        (
+            ["dataPlane=external", "southbound.tls.secret=a", "settings.discovery.links=off"],
+            "network: say what your network is like",
+        ),
+        (
+            ["dataPlane=onos", "topology=line:3", "settings.plan=legs"],
+            "settings.plan: with dataPlane=onos it is lpm",
+        ),
         (["etcd.tls.secret=a"], "secret and clientSecret belong together"),
         (["ray.mode=external"], "ray.external.address: name the cluster"),
         (["ray.mode=plain", "ray.worker.maxReplicas=3"], "only KubeRay can add workers"),
