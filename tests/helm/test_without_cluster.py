@@ -33,7 +33,7 @@ from tests.helm.machine.instance import Instance
 from tests.helm.machine.kubelet import Kubelet, kubelet
 from tests.helm.machine.wires import wired
 from tests.helm.pods import Pod, pods
-from tests.helm.tool import ROOT, needs_helm, render
+from tests.helm.tool import ROOT, needs_helm, of_kind, render
 from tests.service import eventually
 
 pytestmark = [
@@ -250,6 +250,23 @@ def test_the_spark_job_reads_the_traces_and_has_its_plan_carried_out(
         more(flow)
     assert "stocks: done" in said, said
     assert set(owners(cluster).values()) == set(names)
+
+
+def test_what_the_operator_of_spark_starts_reads_the_traces_too(
+    cluster: Kubelet, spark_image: Chroot
+) -> None:
+    """In the driver's pod, the entry point of the image calls spark-submit."""
+    objects = render("demo", "--set", "spark.mode=operator")
+    (application,) = of_kind(objects, "ScheduledSparkApplication").values()
+    template = application["spec"]["template"]
+    (pod,) = [each for each in pods(objects) if each.role == "spark"]
+    command = ["/opt/dzflow/bin/spark-entrypoint", "driver"]
+    command += ["--conf", "spark.master=k8s://https://kubernetes.default.svc"]
+    command += ["--class", "org.apache.spark.deploy.PythonRunner"]
+    command += [template["mainApplicationFile"], *template["arguments"]]
+    started = {**pod.spec["containers"][0], "command": command}
+    said = cluster.run_pod(pod._replace(spec={**pod.spec, "containers": [started]}), spark_image)
+    assert "stocks" in said, said
 
 
 def owners(cluster: Kubelet) -> dict[str, str]:
