@@ -39,14 +39,17 @@ class Wires:
     def restrict(self, made: str, node: str, ports: Iterable[tuple[int, int]]) -> None:
         """Refuse all packets from a namespace but those to the node, and answers from these ports.
 
-        Packets that it sends to itself pass. There is no DNS, but it counts as permitted.
+        Packets that it sends to itself pass. Two things are refused without being counted: UDP,
+        because programs connect such sockets to sort addresses, and send nothing; and the address
+        where clouds have metadata, which Ray's head asks for, and can do without.
         """
         rules = [
             f"priority 2 ipproto tcp sport {first}-{last} lookup main" for first, last in ports
         ]
         rules += [
             f"priority 1 to {node} lookup main",
-            "priority 4 ipproto udp dport 53 prohibit",
+            "priority 4 ipproto udp prohibit",
+            "priority 4 to 169.254.169.254 prohibit",
             "priority 5 unreachable",
         ]
         self._add_rules(made, rules)
