@@ -156,7 +156,7 @@ helm:  ## build Helm, with Go, for the tests of the chart
 	  -ldflags "-s -w $(HELM_FLAGS)" helm.sh/helm/v3/cmd/helm@$(HELM) || \
 	echo "The tests of the chart are skipped: Helm cannot be built."
 
-chart: setup  ## make the parts of the chart that follow from other files: its README, alerts, dashboard
+chart: setup  ## make the parts of the chart that follow from other files: its README, schema of settings, alerts, dashboard
 	$(BIN)/python -m tests.helm.readme
 
 spark: $(RUN) java  ## install what `dzflow trace` needs: PySpark and Java

@@ -1,9 +1,11 @@
 """Makes the files of the chart that follow from other files: `make chart`.
 
 - README.md from the comments in values.yaml;
+- `settings` in values.schema.json from the settings of dzflow;
 - the Grafana dashboard and the alerts from `monitor/`: Helm packs only what is in the chart.
 """
 
+import json
 import re
 import sys
 from collections.abc import Iterator, Mapping
@@ -13,6 +15,7 @@ from typing import Any
 import yaml
 from msgspec import Struct
 
+from tests.helm.settings_schema import settings_schema
 from tests.helm.tool import CHART, ROOT
 
 COPIES: Mapping[str, str] = {
@@ -89,10 +92,17 @@ def readme() -> str:
     return "\n".join(lines) + "\n"
 
 
+def schema() -> str:
+    """The schema of values, with the current settings."""
+    found = json.loads((CHART / "values.schema.json").read_text())
+    found["properties"]["settings"] = settings_schema()
+    return json.dumps(found, indent=2) + "\n"
+
+
 def made_files() -> dict[Path, str]:
     """Every file that is made, with what it should hold."""
     copies = {CHART / name: (ROOT / source).read_text() for name, source in COPIES.items()}
-    return {CHART / "README.md": readme(), **copies}
+    return {CHART / "README.md": readme(), CHART / "values.schema.json": schema(), **copies}
 
 
 def _written(value: Any) -> str:

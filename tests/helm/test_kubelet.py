@@ -48,7 +48,7 @@ for _ in range(4):
 
 
 def manifests(python: str, kind: str) -> tuple[Manifest, ...]:
-    """An object of two pods, with its Service, the files that they need, and a Job."""
+    """An object of two pods, with its Service, the files that they need, and Jobs."""
     labels = {"dzflow/role": "web"}
     name = {"fieldRef": {"fieldPath": "metadata.name"}}
     greeting = {"secretKeyRef": {"name": "words", "key": "greeting"}}
@@ -81,6 +81,7 @@ def manifests(python: str, kind: str) -> tuple[Manifest, ...]:
     return (
         _object(kind, "web", spec={"replicas": 2, "template": template, "strategy": update}),
         _object("Job", "reader", spec={"template": _reader()}),
+        _object("Job", "asker", spec={"template": _asker(python)}),
         _object("PersistentVolumeClaim", "claim", spec={}),
         _object("Service", "web", spec=service),
         _object("ConfigMap", "settings", data={"server.py": SERVER}),
@@ -99,6 +100,30 @@ def _reader() -> Manifest:
         "volumes": [{"name": "claim", "persistentVolumeClaim": claim}],
     }
     return {"metadata": {"labels": {"dzflow/role": "reader"}}, "spec": spec}
+
+
+def _asker(python: str) -> Manifest:
+    container = {"command": [python, "-I", "-c", ASK], "volumeMounts": []}
+    return {"metadata": {"labels": {"dzflow/role": "asker"}}, "spec": {"containers": [container]}}
+
+
+def policies() -> tuple[Manifest, ...]:
+    """The Job `asker` may ask the other pods, and nothing else is allowed."""
+    return (
+        _policy("asker", egress=[_rule("to", "web")]),
+        _policy("web", ingress=[_rule("from", "asker")]),
+        _policy("reader"),
+    )
+
+
+def _policy(role: str, **rules: list[Manifest]) -> Manifest:
+    chosen = {"podSelector": {"matchLabels": {"dzflow/role": role}}}
+    return _object("NetworkPolicy", role, spec={"ingress": [], "egress": [], **chosen, **rules})
+
+
+def _rule(direction: str, role: str) -> Manifest:
+    peer = {"podSelector": {"matchLabels": {"dzflow/role": role}}}
+    return {direction: [peer], "ports": [{"port": 8080}]}
 
 
 def _probe(path: str, failures: int) -> Manifest:
@@ -122,14 +147,16 @@ def pidfd(instance: Instance) -> int:
 
 
 @contextmanager
-def started(folder: Path, kind: str = "Deployment") -> Iterator[Kubelet]:
-    """Both pods, ready."""
+def started(
+    folder: Path, kind: str = "Deployment", further: tuple[Manifest, ...] = ()
+) -> Iterator[Kubelet]:
+    """Both pods, ready; `further` are more objects."""
     root = folder / "root"
     root.mkdir(mode=0o755)
     image = Chroot(root)
     with (
         wired(f"dk{os.getpid()}") as wires,
-        kubelet(manifests(image.python, kind), image, wires, folder) as made,
+        kubelet(manifests(image.python, kind) + further, image, wires, folder) as made,
     ):
         made.start_node()
         for each in made.instances:
@@ -196,6 +223,23 @@ def test_a_pod_that_ends_by_itself_has_the_claims_that_it_names_and_cannot_write
         (reader,) = [pod for pod in pods(cluster.objects) if pod.role == "reader"]
         said = cluster.run_pod(reader, check=False)
     assert "Read-only file system" in said
+
+
+def test_pods_can_make_the_connections_that_policies_allow_and_no_other_ones(
+    tmp_path: Path,
+) -> None:
+    with started(tmp_path, further=policies()) as cluster:
+        first, second = cluster.instances
+        (asker,) = [pod for pod in pods(cluster.objects) if pod.role == "asker"]
+        new = cluster.replace(first)
+        answers = {f"hello {second.name}", f"hello {new.name}"}
+        assert set(cluster.run_pod(asker).splitlines()) == answers
+        assert cluster.refused() == {}
+        said = cluster.run(new, asker.containers[0]["command"], {}, check=False)
+        assert "Network is unreachable" in said
+        assert cluster.refused() == {"web": 1}
+        cluster.replace(new)
+        assert cluster.refused() == {"web": 1}, "of pods that are gone, too"
 
 
 def kept(cluster: Kubelet, instance: Instance) -> str:

@@ -1,16 +1,12 @@
 """Network policies allow each connection of the architecture, and no other one."""
 
-from typing import Any
-
 import pytest
 
 from tests.helm.pods import pods
-from tests.helm.tool import CASES, Manifest, needs_helm, of_kind, render
+from tests.helm.policies import WORLD, Connection, allowed
+from tests.helm.tool import CASES, needs_helm, of_kind, render
 
 pytestmark = needs_helm
-
-Connection = tuple[str, str, int, int]
-WORLD = "world"
 
 RAY = ("ray-head", "ray-worker")
 # Who connects to whom, as docs/how-to/deploy.md says.
@@ -27,6 +23,7 @@ INSIDE: set[Connection] = {
     ("network", "southbound", 6653, 6653),
     ("spark", "api", 8080, 8080),
     ("test", "api", 8080, 8080),
+    ("network", "api", 8080, 8080),
     (WORLD, "api", 8080, 8080),
     (WORLD, "dashboard", 8080, 8080),
 }
@@ -56,30 +53,6 @@ OUTSIDE: dict[str, set[Connection]] = {
         ("spark", WORLD, 443, 443),
     },
 }  # fmt: skip
-
-
-def allowed(objects: tuple[Manifest, ...], direction: str) -> set[Connection]:
-    """What the policies of one direction allow, between roles and beyond; DNS is left out."""
-    found = set()
-    for policy in of_kind(objects, "NetworkPolicy").values():
-        role = policy["spec"]["podSelector"]["matchLabels"]["dzflow/role"]
-        for rule in policy["spec"][direction]:
-            peers = rule.get("from" if direction == "ingress" else "to", [{}])
-            for peer in peers:
-                other = _role(peer)
-                for port in rule["ports"]:
-                    first = port["port"]
-                    if first == 53:
-                        continue
-                    ends = first, port.get("endPort", first)
-                    pair = (other, role) if direction == "ingress" else (role, other)
-                    found.add((*pair, *ends))
-    return found
-
-
-def _role(peer: dict[str, Any]) -> str:
-    labels: dict[str, str] = peer.get("podSelector", {}).get("matchLabels", {})
-    return labels.get("dzflow/role", WORLD)
 
 
 @pytest.mark.parametrize("case", sorted(OUTSIDE))

@@ -283,6 +283,29 @@ def test_the_autoscaler_and_not_the_deployment_says_how_many_api_pods_there_are(
     assert scaler["spec"]["scaleTargetRef"]["name"] == "dz-dzflow-api"
 
 
+@pytest.mark.parametrize("case", ["full", "tls"])
+def test_prometheus_scrapes_the_api_with_a_token_that_it_accepts(case: str) -> None:
+    objects = render(case)
+    (monitor,) = of_kind(objects, "ServiceMonitor").values()
+    selector = monitor["spec"]["selector"]["matchLabels"]
+    chosen = {
+        name: each
+        for name, each in of_kind(objects, "Service").items()
+        if matches(selector, each["metadata"]["labels"])
+    }
+    assert set(chosen) == {"dz-dzflow-api"}
+    (endpoint,) = monitor["spec"]["endpoints"]
+    ports = [port["name"] for port in chosen["dz-dzflow-api"]["spec"]["ports"]]
+    assert [endpoint["port"]] == ports
+    token = endpoint["authorization"]["credentials"]
+    assert token["key"] in of_kind(objects, "Secret")[token["name"]]["data"]
+    if case == "tls":
+        assert endpoint["scheme"] == "https"
+        assert endpoint["tlsConfig"]["serverName"] == "dz-dzflow-api"
+        assert endpoint["tlsConfig"]["ca"]["secret"]["name"] in GIVEN["tls"]
+    assert monitor["spec"]["jobLabel"] in monitor["metadata"]["labels"]
+
+
 def test_each_southbound_pod_has_an_address_of_its_own() -> None:
     services = of_kind(render("external"), "Service")
     for number in range(2):

@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 import yaml
+from jsonschema import Draft202012Validator
 
 from api.start.settings.checks import check_settings
 from api.start.settings.settings import Settings
 from api.start.settings.sources import load
 from tests.certificates import make_keys
 from tests.helm.pods import Pod, pods
+from tests.helm.settings_schema import settings_schema
 from tests.helm.tool import CASES, needs_helm, of_kind, render
 
 pytestmark = needs_helm
@@ -116,6 +118,13 @@ def test_every_role_accepts_what_its_pod_says(case: str, tmp_path: Path) -> None
     assert {"api", "southbound", "configurators"} <= seen
 
 
+def test_without_a_description_of_the_network_switches_and_links_are_found(tmp_path: Path) -> None:
+    pod = next(pod for pod in pods(render("tls")) if pod.role == "api")
+    settings = Machine("tls", tmp_path).settings(pod)
+    assert settings.discovers
+    assert "topology" not in settings.model_fields_set, "it would be a network that is not there"
+
+
 def test_settings_of_users_reach_the_service(tmp_path: Path) -> None:
     pod = next(pod for pod in pods(render("full")) if pod.role == "api")
     settings = Machine("full", tmp_path).settings(pod)
@@ -151,6 +160,11 @@ def test_the_quota_of_an_etcd_of_ones_own_is_a_setting(tmp_path: Path) -> None:
     data = of_kind(render("external", *given), "ConfigMap")["dz-dzflow-settings"]["data"]
     (tmp_path / "dzflow.yaml").write_text(data["dzflow.yaml"])
     assert load(tmp_path / "dzflow.yaml", {}, {}).etcd.quota == 8589934592
+
+
+def test_the_schema_of_settings_accepts_their_defaults() -> None:
+    defaults = Settings().model_dump(mode="json", exclude={"permissions": {"rules"}})
+    assert list(Draft202012Validator(settings_schema()).iter_errors(defaults)) == []
 
 
 def test_large_numbers_of_users_stay_numbers(tmp_path: Path) -> None:

@@ -10,14 +10,17 @@ one that is ready before the old one ends, those of a StatefulSet under the same
 claims. The new pod has a new address. The Spark job runs on the traces of all of this, in the image
 for it, and its plan is carried out.
 
-Not covered: KubeRay, Ingress, network policies, limits of resources, capabilities, and the order in
-which a cluster starts pods (here, those that others wait for begin). The hosts that send events run
-from the sources, beside the network's pod. While that pod is replaced there are no events, because
-the emulated switches and hosts end with it.
+Network policies are enforced, and no pod may even try what they forbid.
+
+Not covered: KubeRay, Ingress, limits of resources, capabilities, and the order in which a cluster
+starts pods (here, those that others wait for begin). The hosts that send events run from the
+sources, beside the network's pod, as far as policies are concerned within it. While that pod is
+replaced there are no events, because the emulated switches and hosts end with it.
 """
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -30,7 +33,7 @@ from tests.helm.machine.instance import Instance
 from tests.helm.machine.kubelet import Kubelet, kubelet
 from tests.helm.machine.wires import wired
 from tests.helm.pods import Pod, pods
-from tests.helm.tool import ROOT, needs_helm, render
+from tests.helm.tool import ROOT, needs_helm, of_kind, render
 from tests.service import eventually
 
 pytestmark = [
@@ -172,6 +175,18 @@ def more(flow: "subprocess.Popen[str]", count: int = 5) -> None:
     assert flow.stdout.readline().strip().isdecimal(), flow.communicate()[1]
 
 
+def test_the_first_event_of_the_page_arrives(cluster: Kubelet) -> None:
+    """As docs/how-to/deploy.md says, in the pod of the emulated network."""
+    page = (ROOT / "docs" / "how-to" / "deploy.md").read_text()
+    (schema,) = re.findall(r"^ +(echo .*) \\\n +(\| dzflow space put .*)$", page, re.MULTILINE)
+    listen, publish = re.findall(r"^ +\$inside (dzflow .*?)(?: &)?$", page, re.MULTILINE)
+    # It first says that it listens.
+    heard = f"{listen} 2>&1 | {{ read line; echo $line; {publish} >&2; cat; }}"
+    words = f"{' '.join(schema)} && {heard}".replace(" stocks ", " first ")
+    said = command(cluster, "sh", "-c", words)
+    assert re.search(r"^listening as .*$[^{}]*^price=500$", said, re.MULTILINE), said
+
+
 def test_requests_are_acknowledged_and_events_arrive_once(cluster: Kubelet) -> None:
     with flowing(cluster) as flow:
         more(flow)
@@ -237,6 +252,23 @@ def test_the_spark_job_reads_the_traces_and_has_its_plan_carried_out(
     assert set(owners(cluster).values()) == set(names)
 
 
+def test_what_the_operator_of_spark_starts_reads_the_traces_too(
+    cluster: Kubelet, spark_image: Chroot
+) -> None:
+    """In the driver's pod, the entry point of the image calls spark-submit."""
+    objects = render("demo", "--set", "spark.mode=operator")
+    (application,) = of_kind(objects, "ScheduledSparkApplication").values()
+    template = application["spec"]["template"]
+    (pod,) = [each for each in pods(objects) if each.role == "spark"]
+    command = ["/opt/dzflow/bin/spark-entrypoint", "driver"]
+    command += ["--conf", "spark.master=k8s://https://kubernetes.default.svc"]
+    command += ["--class", "org.apache.spark.deploy.PythonRunner"]
+    command += [template["mainApplicationFile"], *template["arguments"]]
+    started = {**pod.spec["containers"][0], "command": command}
+    said = cluster.run_pod(pod._replace(spec={**pod.spec, "containers": [started]}), spark_image)
+    assert "stocks" in said, said
+
+
 def owners(cluster: Kubelet) -> dict[str, str]:
     """The owners of the partitions of the space, by leaf."""
     found = json.loads(command(cluster, "dzflow", "partitions", "--json"))
@@ -280,3 +312,7 @@ def test_pods_print_what_happens_but_no_secrets(cluster: Kubelet) -> None:
         assert printed[each.name], each.name
     for name, text in printed.items():
         assert not [key for key, secret in secrets.items() if secret in text], name
+
+
+def test_pods_have_tried_no_connection_that_network_policies_forbid(cluster: Kubelet) -> None:
+    assert cluster.refused() == {}

@@ -44,8 +44,8 @@ async def publish(
 
     The event must lie within the host's active advertisements. Each call counts as a request of the
     host; applications that publish use the SDK, which sends events without asking the service.
-    Hosts of other networks publish by themselves, and so do those of an Open vSwitch lab that runs
-    on another machine than the API: 409.
+    Hosts of other networks publish by themselves, and so do those of an emulated network or an Open
+    vSwitch lab that runs on another machine than the API: 409.
     """
     request.caller.must_act_for(asked.host)
     return await once(lambda: _publish(asked, request, dispatcher))
@@ -73,7 +73,12 @@ async def _publish(asked: PublishIn, request: ApiRequest, dispatcher: Dispatcher
     event_id, payload = _encode(address, asked.event)
     try:
         if host.wire is not None:
-            _send(EmulatedLink(host.wire), address, payload)
+            link = EmulatedLink(host.wire)
+            _send(link, address, payload)
+            # The kernel tells the fate of the first datagram with the second one.
+            if link.unanswered:
+                why = f"nothing answers at its endpoint {host.wire}; its network is on another"
+                raise _by_itself(host.id, f"{why} machine, or in another pod")
         else:
             await asyncio.to_thread(_send_in_lab, lab, host.id, address, payload)
     except (LabUnavailable, NoLab, UnknownLabHost) as error:

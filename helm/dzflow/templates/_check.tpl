@@ -70,6 +70,10 @@ values.schema.json. */}}
 {{- if and (eq $values.dataPlane "onos") (hasKey $values.settings "plan") (ne (toString $values.settings.plan) "lpm") -}}
 {{- fail "settings.plan: with dataPlane=onos it is lpm; leave it out" -}}
 {{- end -}}
+{{- $isFound := and (eq $values.dataPlane "external") (ne (get ($values.settings.discovery | default dict) "links" | toString) "off") -}}
+{{- if not (or (eq $values.dataPlane "emulated") $isFound $values.network $values.topology) -}}
+{{- fail "network: say what your network is like, as a topology file does, or name one in topology" -}}
+{{- end -}}
 {{- $namespace := .Release.Namespace -}}
 {{- if $values.etcd.enabled -}}
 {{- with lookup "apps/v1" "StatefulSet" $namespace (include "dzflow.etcdName" .) -}}

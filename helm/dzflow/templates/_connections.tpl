@@ -72,8 +72,8 @@
 {{- $all = append $all (dict "from" "southbound" "to" "external" "first" $port "last" $port) -}}
 {{- end -}}
 
-{{- /* REST */ -}}
-{{- range $client := list "spark" "test" -}}
+{{- /* REST; the hosts of the emulated network are in its pod */ -}}
+{{- range $client := list "spark" "test" "network" -}}
 {{- $all = append $all (dict "from" $client "to" "api" "first" $ports.api "last" $ports.api) -}}
 {{- end -}}
 

@@ -32,7 +32,6 @@ secrets, are variables of its pods. */}}
 {{- end -}}
 {{- $made := dict
     "data_plane" $values.dataPlane
-    "topology" (ternary "/etc/dzflow/network.yaml" $values.topology (not (empty $values.network)))
     "configurators" (int $values.configurators.count)
     "southbound" (include "dzflow.southboundCount" . | int)
     "southbound_placed" "outside"
@@ -42,6 +41,11 @@ secrets, are variables of its pods. */}}
     "probes" (dict "host" "0.0.0.0" "port" $ports.probes)
     "times" (dict "drain_delay" $values.drain.delay "drain" $values.drain.time)
     "log" (dict "to" "stderr") -}}
+{{- if $values.network -}}
+{{- $_ := set $made "topology" "/etc/dzflow/network.yaml" -}}
+{{- else if $values.topology -}}
+{{- $_ := set $made "topology" $values.topology -}}
+{{- end -}}
 {{- if eq $values.dataPlane "onos" -}}
 {{- $_ := set $made "plan" "lpm" -}}
 {{- end -}}

@@ -87,6 +87,19 @@ def test_real_hosts_publish_by_themselves(
     assert [one for one in sums if one["space"] == space] == []
 
 
+def test_an_emulated_network_that_is_elsewhere_does_not_get_the_event(
+    client: httpx.Client, space: str, stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on Kubernetes, where it is in a pod of its own: its address leads nowhere here."""
+    client.post("/advertise", json=advertisement(space)).raise_for_status()
+    nowhere = ("127.0.0.1", 9)
+    monkeypatch.setitem(stack.dispatcher.catalogue.wires, "h1", nowhere)
+    found = problem_of(client.post("/publish", json=asked(space)), 409)
+    assert "nothing answers at its endpoint" in found["detail"]
+    sums = client.get("/reports?host=h1").json()["items"]
+    assert [one for one in sums if one["space"] == space] == []
+
+
 def test_events_with_tags_are_for_hosts_with_keys(client: httpx.Client) -> None:
     client.put("/spaces/tagged-events", json={**SCHEMA, "authentication": "tagged"})
     client.post("/advertise", json=advertisement("tagged-events")).raise_for_status()

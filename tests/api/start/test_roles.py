@@ -17,9 +17,11 @@ from api.start.up import Service
 from configurators.store.server.server import free_ports
 from dzflow.sdk import Rest
 from dzflow.sdk.errors import Conflict
+from sdn.network.topologies import topology
 from tests.balancer import Balancer
 from tests.callers import EventFlow, RequestLoop
 from tests.etcd import TestEtcd
+from tests.outside import outside_network
 from tests.ray_nodes import ClientCluster, ray_with_clients
 from tests.rest import SCHEMA
 from tests.service import COMMAND, LIMIT, Up, eventually, flows, is_ready, running
@@ -150,6 +152,43 @@ def test_configurators_outlive_their_supervisors_of_which_one_acts_at_a_time(
             assert len(pids(rest)) == 3, "there is none in this namespace"
         with parts.part("down", ray=ray_cluster):
             eventually(lambda: pids(rest) == {}, "all have ended")
+
+
+def test_parts_find_a_network_that_nobody_described(
+    parts: Parts, ray_cluster: dict[str, Any]
+) -> None:
+    """Two southbound processes, and switches that have both as controllers."""
+    shape = topology("ring:4")
+    ports = free_ports(2)
+    given: dict[str, Any] = {"data_plane": "external", "topology": None, "ray": ray_cluster}
+    with ExitStack() as stack:
+        for name, port in zip(("sb-a", "sb-b"), ports, strict=True):
+            openflow = {"ports": [port]}
+            each = parts.part("southbound", name, southbound_id=name, openflow=openflow, **given)
+            stack.enter_context(each)
+        stack.enter_context(parts.part("configurators", **given))
+        api = stack.enter_context(parts.part("api", **given))
+        rest = stack.enter_context(Rest(api.url))
+        assert rest.get("/topology")["switches"] == []
+        stack.enter_context(outside_network(shape, *ports))
+        eventually(lambda: found(rest) == (4, 4), "all switches and links are found")
+        eventually(lambda: all(held(rest).values()), "both processes have some of the switches")
+        for host in shape.hosts[:2]:
+            rest.put(f"/hosts/{host.id}", {"switch": host.switch, "port": host.port})
+        rest.put_space("stocks", SCHEMA)
+        rest.begin("advertisement", shape.hosts[0].id, "stocks", {})
+        made = rest.begin("subscription", shape.hosts[1].id, "stocks", "price > 5")
+        assert made["state"] == "active"
+        assert flows(api.url, "dp") == flows(api.url, "cp") != []
+    with parts.part("down", **given):
+        pass  # its start ends the configurators
+
+
+def found(rest: Rest) -> tuple[int, int]:
+    """How many switches and links are up."""
+    said = rest.get("/topology")
+    switches = [each for each in said["switches"] if each["state"] == "up"]
+    return len(switches), len([each for each in said["links"] if each["up"]])
 
 
 def scale(rest: Rest, count: int) -> None:

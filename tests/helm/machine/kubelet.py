@@ -2,7 +2,9 @@
 
 Each pod has a network namespace; names are in a hosts file; Secrets, ConfigMaps, empty folders and
 claims are folders. Nothing in the manifests is changed. Of a container, its command, environment,
-volumes and probes count; limits of resources, capabilities and network policies do not.
+volumes and probes count; limits of resources and capabilities do not.
+
+Network policies are enforced (`firewall.py`).
 """
 
 import itertools
@@ -21,6 +23,7 @@ import msgspec
 from tests.helm.chroot import Chroot, output_of, terminate
 from tests.helm.dockerfile import stages
 from tests.helm.machine.files import Files
+from tests.helm.machine.firewall import Firewall
 from tests.helm.machine.instance import Instance
 from tests.helm.machine.node import Config, Service
 from tests.helm.machine.wires import PREFIX, Wires
@@ -31,6 +34,7 @@ _PATH = {"PATH": stages()["dzflow"].variables["PATH"]}
 _PATIENCE = 600.0  # seconds
 _BACK_OFF = 2.0  # seconds until a container that has ended is started again
 _HOSTS = 4000  # bytes of the hosts file: it is replaced by one write
+_NODE = f"{PREFIX}.0.2"
 
 
 class Kubelet:
@@ -50,6 +54,7 @@ class Kubelet:
         self._numbers = itertools.count(10)
         hosts = folder / "hosts"
         self._passing: list[Instance] = []  # pods that end by themselves
+        self._firewall = Firewall(objects, wires, _NODE)
         self._files = Files(objects, folder / "claims", hosts)
         self.instances = [
             self._create(pod, f"{pod.name}-{number}")
@@ -65,15 +70,30 @@ class Kubelet:
         }
         hosts.touch()
         hosts.chmod(0o644)
-        self._write_hosts()
-        self.network = wires.add(f"{PREFIX}.0.2", *self._addresses.values())
+        self._announce()
+        self.network = wires.add(_NODE, *self._addresses.values())
         self._node: subprocess.Popen[bytes] | None = None
 
     def _create(self, pod: Pod, name: str) -> Instance:
         number = next(self._numbers)
         address = f"{PREFIX}.0.{number}"
         folder = self._folder / "volumes" / f"{name}-{number}"
-        return Instance(pod, name, address, self._wires.add(address), folder)
+        network = self._wires.add(address)
+        self._firewall.add(pod.role, network)
+        return Instance(pod, name, address, network, folder)
+
+    def _announce(self) -> None:
+        """Let names and policies follow the pods that there are."""
+        self._write_hosts()
+        self._firewall.follow([*self.instances, *self._passing], self._services())
+
+    def _disconnect(self, gone: Instance) -> None:
+        self._firewall.remove(gone)
+        self._wires.remove(gone.network)
+
+    def refused(self) -> dict[str, int]:
+        """By role, how many connections that no policy allows pods have tried to make."""
+        return self._firewall.refused(self.instances)
 
     # -- the node --------------------------------------------------------------------------------
 
@@ -228,7 +248,7 @@ class Kubelet:
     def _add(self, pod: Pod, name: str) -> Instance:
         new = self._create(pod, name)
         self.instances.append(new)
-        self._write_hosts()
+        self._announce()
         self._tell_node()
         self.start(new)
         return new
@@ -237,23 +257,23 @@ class Kubelet:
         """End a pod; its address is gone afterwards."""
         self.stop(old)
         self.instances.remove(old)
-        self._write_hosts()
+        self._announce()
         self._tell_node()
         self.wait_until(False, old)
-        self._wires.remove(old.network)
+        self._disconnect(old)
 
     def run_pod(self, pod: Pod, image: Chroot | None = None, check: bool = True) -> str:
         """Run a pod that ends by itself, of an image; what it says. It must succeed if `check`."""
         instance = self._create(pod, f"{pod.name}-{next(self._numbers)}")
         self._passing.append(instance)
-        self._write_hosts()
+        self._announce()
         try:
             process = self._begin(image or self._image, instance, subprocess.PIPE)
             return output_of(process, _PATIENCE, check)
         finally:
             self._passing.remove(instance)
-            self._write_hosts()
-            self._wires.remove(instance.network)
+            self._announce()
+            self._disconnect(instance)
 
     def run(
         self, instance: Instance, command: list[str], variables: dict[str, str], check: bool = True

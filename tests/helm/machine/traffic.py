@@ -2,8 +2,9 @@
 
 Each line of the input is a number; it waits for as many further requests, and answers.
 
-The exit code is 0 only if each request was acknowledged, and each event came exactly once. A
-request may take several attempts: the SDK repeats what was not answered, as for every caller.
+The exit code is 0 only if each request was acknowledged, each subscription is active in the end,
+and each event came exactly once. A request may take several attempts: the SDK repeats what was not
+answered, as for every caller.
 """
 
 import os
@@ -12,6 +13,7 @@ from contextlib import ExitStack
 
 import msgspec
 
+from dzflow.sdk.rest.rest import Rest
 from tests.callers import EventFlow, RequestLoop
 
 
@@ -32,6 +34,10 @@ def main() -> None:
         for line in sys.stdin:
             requests.wait_for_more(int(line))
             print(requests.done, flush=True)
+    with Rest(url, token) as rest:
+        states = {id: rest.get(f"/subscriptions/{id}")["state"] for id in requests.kept}
+    lost = {id: state for id, state in states.items() if state != "active"}
+    assert not lost, lost
     print(msgspec.json.encode({"done": requests.done, "slowest": requests.slowest}).decode())
 
 
