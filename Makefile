@@ -169,7 +169,7 @@ test: setup etcd lab mininet java browser helm  ## all tests
 
 # Heavy: it builds both images, and starts all of Ray, etcd and the service in fourteen pods.
 test-pods: setup etcd lab java helm  ## start every container of the Helm chart without a cluster (as root)
-	DZFLOW_PODS=1 $(BIN)/python -m pytest tests/helm/test_without_cluster.py $(ARGS)
+	$(BIN)/python -m pytest -m pods tests/helm/test_without_cluster.py $(ARGS)
 
 # All of Kubernetes' control plane in one program. The sums of the modules vouch for the versions.
 KUBERNETES := v1.37.1
@@ -185,7 +185,7 @@ kubernetes:  ## build a Kubernetes API server, with Go, for `make test-cluster`
 
 # Real in all but the nodes, which start no container: `make test-pods` starts them.
 test-cluster: setup etcd helm kubernetes  ## install, upgrade and remove the chart on a real Kubernetes API server
-	DZFLOW_CLUSTER=1 $(BIN)/python -m pytest tests/helm/cluster $(ARGS)
+	$(BIN)/python -m pytest -m cluster tests/helm/cluster $(ARGS)
 
 screenshots: setup etcd browser  ## make the pictures of the dashboard in the documentation
 	$(BIN)/python -m tests.monitor.dashboard.screenshots

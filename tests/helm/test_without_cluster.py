@@ -37,9 +37,7 @@ from tests.helm.tool import ROOT, needs_helm, of_kind, render
 from tests.service import eventually
 
 pytestmark = [
-    pytest.mark.skipif(
-        "DZFLOW_PODS" not in os.environ, reason="it is heavy; `make test-pods` runs it"
-    ),
+    pytest.mark.pods,
     needs_helm,
     pytest.mark.skipif(missing() is not None, reason=missing() or ""),
     pytest.mark.timeout(1800),

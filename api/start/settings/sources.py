@@ -23,7 +23,7 @@ from dzflow.process.private_files import find_exposure
 
 CLIENT_VARIABLES = frozenset({"DZFLOW_URL", "DZFLOW_TOKEN", "DZFLOW_HOST", "DZFLOW_CA"})
 """Variables that are for the SDK and for the commands that talk to a running service."""
-_OF_TESTS = frozenset({"DZFLOW_EXAMPLES", "DZFLOW_PODS"})
+_OF_TESTS = frozenset({"DZFLOW_EXAMPLES"})
 
 
 def load(

@@ -211,7 +211,7 @@ def test_a_hint_says_that_certificates_name_nobody() -> None:
 
 def test_variables_of_clients_are_left_alone() -> None:
     variables = {"DZFLOW_URL": "http://x", "DZFLOW_TOKEN": "t"}
-    of_tests = {"DZFLOW_EXAMPLES": "3000", "DZFLOW_PODS": "1"}
+    of_tests = {"DZFLOW_EXAMPLES": "3000"}
     assert load(None, {}, variables | of_tests) == Settings()
 
 

@@ -4,7 +4,6 @@ Its processes end with the one that has started them. `make kubernetes` builds t
 """
 
 import json
-import os
 import secrets
 import subprocess
 import urllib.error
@@ -32,10 +31,7 @@ _END = 10.0  # seconds until a process that was told to end is killed
 _TIMEOUT = 300.0  # of one command
 
 needs_cluster = [
-    pytest.mark.skipif(
-        "DZFLOW_CLUSTER" not in os.environ,
-        reason="it needs a Kubernetes API server; `make test-cluster` builds one and runs it",
-    ),
+    pytest.mark.cluster,
     needs_helm,
     pytest.mark.skipif(
         not PROGRAM.exists(), reason="there is no Kubernetes here; `make kubernetes` builds it"
