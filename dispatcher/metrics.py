@@ -11,7 +11,7 @@ STAGES = ("indexed", "journaled", "queued", "decided", "pushed", "committed")
 """The stages of a request, as in the `timing` of its record."""
 
 MigrationOutcome = Literal["done", "failed"]
-"""The partition has moved; it was left with its owner on purpose; or the attempt has failed."""
+"""The partition has moved, or the attempt has failed."""
 
 MIGRATION_OUTCOMES: tuple[MigrationOutcome, ...] = get_args(MigrationOutcome)
 

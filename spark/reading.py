@@ -73,14 +73,14 @@ def _find(
 ) -> Traces:
     names = sorted(storage.trace_files(path))  # they begin with the time
     complete = [name for name in names if not _is_unfinished(name)]
-    asked_for = [
+    wanted = [
         name for name in names if may_have_rows(short_name(name).lstrip("._"), since_us, until_us)
     ]
-    found = storage.open_all([name for name in asked_for if not _is_unfinished(name)])
+    found = storage.open_all([name for name in wanted if not _is_unfinished(name)])
     opened = [file for file in found.values() if isinstance(file, TraceFile)]
     skipped = [file for file in found.values() if isinstance(file, SkippedFile)]
     skipped += [
-        SkippedFile(short_name(name), UNFINISHED) for name in asked_for if _is_unfinished(name)
+        SkippedFile(short_name(name), UNFINISHED) for name in wanted if _is_unfinished(name)
     ]
     footer = _newest_footer(storage, complete, found) if storage.kind.has_spaces else {}
     readable = _count_rows(spark, opened, storage.kind)

@@ -222,7 +222,7 @@ class SouthboundClients:
         return not self._behind and not self._catching_up
 
     def all_hold(self, switches: Iterable[str]) -> bool:
-        """Whether these switches, except lost ones, have what our partitions should have there."""
+        """Whether these switches have what our partitions should have there, or are left out."""
         return (
             self.all_in_use
             and all(map(self._is_left_out, self._behind | self._catching_up))

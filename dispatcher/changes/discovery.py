@@ -134,7 +134,7 @@ class NetworkDiscovery:
     def _found(self) -> Found:
         """What all southbound processes have found together.
 
-        Links of a switch that is away count when it is back: that they carry probes is old news.
+        Links of a switch that is away do not count: nobody knows whether they still carry probes.
         """
         reports = self._fleet.found.values()
         up = {switch for one in self._fleet.switch_reports.values() for switch in one.switches}

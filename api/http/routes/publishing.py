@@ -78,7 +78,7 @@ async def _publish(asked: PublishIn, request: ApiRequest, dispatcher: Dispatcher
             # The kernel tells the fate of the first datagram with the second one.
             if link.unanswered:
                 why = f"nothing answers at its endpoint {host.wire}; its network is on another"
-                raise _by_itself(host.id, f"{why} machine, or in another pod")
+                raise _by_itself(host.id, f"{why} machine, in another pod, or not running")
         else:
             await asyncio.to_thread(_send_in_lab, lab, host.id, address, payload)
     except (LabUnavailable, NoLab, UnknownLabHost) as error:

@@ -286,7 +286,7 @@ class ReportIn(In, frozen=True):
     events: Annotated[list[SampledEvent], Meta(max_length=1_000)] = []
 
 
-# Answers, beside the dispatcher's views (`dispatcher/views.py`)
+# Answers, beside the dispatcher's views (`dispatcher/views/`)
 
 
 class ProblemOut(Struct, frozen=True, omit_defaults=True):

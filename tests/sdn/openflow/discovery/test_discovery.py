@@ -448,6 +448,6 @@ def test_a_key_must_have_the_right_length(key: bytes) -> None:
 @pytest.mark.parametrize(
     "fields", [{"interval": 0.0}, {"missed": 0}, {"port_rate": -1}, {"move_every": float("nan")}]
 )
-def test_settings_must_allow_something(fields: dict[str, float]) -> None:
+def test_limits_must_allow_something(fields: dict[str, float]) -> None:
     with pytest.raises(BadLimits, match="must be greater than 0"):
         DiscoveryLimits(**fields)  # type: ignore[arg-type]
