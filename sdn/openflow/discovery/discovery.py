@@ -25,11 +25,14 @@ the first attack: those hosts could as well have said nothing.
 
 Where switches forward other traffic, what a host says comes out at all switches until the links are
 found. So a host that is heard at several ports marks none of them, until it has been at one port
-only for a while. Hosts that use each other's MACs for this have, again, only said nothing.
+only for a while. Hosts that use each other's MACs for this have, again, only said nothing. A switch
+that is connected for the first time may have forwarded before what was heard at others only. So
+what was heard until then marks no port either; a host marks its port when it speaks again.
 
-A switch may speak, too: Linux announces an address of its own on each port. A probe has the MAC of
-its port as its source, under the tag. What was heard from this MAC at the port where the probe
-arrives was that switch, and no host. A host that takes this MAC has only said nothing, too.
+A switch may speak, too: Linux announces an address of its own on each port, and on the bridge. The
+MACs of a connected switch are no hosts. A probe has the MAC of its port as its source, under the
+tag. What was heard from this MAC at the port where the probe arrives was that switch, and no host,
+also if another process has the switch. A host that takes such a MAC has only said nothing, too.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -171,7 +174,7 @@ class Discovery:
     ) -> list[NetworkEvent]:
         """A switch is connected and sends us LLDP; these of its ports are up, and no others.
 
-        `macs`: the MACs of its ports, as far as they are known.
+        `macs`: the MACs of its ports, as far as they are known, also of those that lead nowhere.
         """
         return self._ports.switch_up(switch, ports, macs or {})
 
@@ -254,6 +257,9 @@ class Discovery:
         if answers and said.wanted != frames.asker_at(*end):
             # Switches have forwarded it from the port that was asked.
             self.counters.neighbour_elsewhere += 1
+            return []
+        if self._ports.is_switch(said.mac):
+            self.counters.neighbour_switch += 1
             return []
         host = self._hosts.learn(end, said, now, answers=answers)
         return [HostSeen(host)] if host else []

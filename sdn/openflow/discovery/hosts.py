@@ -38,7 +38,7 @@ class HostTable:
         self._declared_ids: frozenset[str] = frozenset()
         self._declared_ports: frozenset[End] = frozenset()
         self._elsewhere: dict[bytes, _Learned] = {}  # declared hosts, at ports that are not theirs
-        self._only_answers: set[End] = set()  # ports where hosts have spoken when asked only
+        self._doubted: set[End] = set()  # ports where all that was heard may have been forwarded
         self._seen: tuple[SeenHost, ...] | None = None  # until something changes
 
     def declare(self, hosts: Iterable[Host]) -> None:
@@ -64,12 +64,13 @@ class HostTable:
     def is_host_port(self, end: End) -> bool:
         """Whether a host was declared at a port, or has spoken there by itself, and nowhere else.
 
-        What is heard at several ports was forwarded by switches to all of them but one.
+        What is heard at several ports was forwarded by switches to all of them but one. What was
+        heard before a switch was connected for the first time may have been forwarded by that one.
         """
         if end in self._declared_ports:
             return True
         here = self._at.get(end)
-        if here is None or end in self._only_answers:
+        if here is None or end in self._doubted:
             return False
         known = (self._learned.get(mac) or self._elsewhere.get(mac) for mac in here)
         return not here or any(one and one.at == end and one.settled for one in known)
@@ -99,9 +100,9 @@ class HostTable:
         `answers`: it was asked to speak, so that its port is not known to be a host's.
         """
         if not answers:
-            self._only_answers.discard(end)
+            self._doubted.discard(end)
         elif end not in self._at:
-            self._only_answers.add(end)
+            self._doubted.add(end)
         new = end not in self._at
         here = self._at.setdefault(end, set())
         if self._is_declared(said.mac):
@@ -137,13 +138,17 @@ class HostTable:
         self._seen = None
         return _host(said.mac, known)
 
+    def doubt(self) -> None:
+        """A switch is new: it may have forwarded all that was heard, so no port is a host's."""
+        self._doubted.update(self._at)
+
     def forget(self, end: End) -> None:
         """Forget the hosts at a port: it went down, or leads to a switch."""
         self._leave_home(end)
         self._forget_learned(end)
 
     def _forget_learned(self, end: End) -> None:
-        self._only_answers.discard(end)
+        self._doubted.discard(end)
         for mac in self._at.pop(end, ()):
             for table in (self._learned, self._elsewhere):
                 known = table.get(mac)
@@ -181,7 +186,7 @@ class HostTable:
         """Assert the invariants of the table; for tests."""
         cached, self._seen = self._seen, None
         assert cached is None or cached == self.seen()
-        assert self._only_answers <= self._at.keys()
+        assert self._doubted <= self._at.keys()
         for end, macs in self._at.items():
             assert len(macs) <= self._limits.hosts_per_port, f"too many hosts at {end}"
         for end, macs in self._home.items():
@@ -215,7 +220,7 @@ class HostTable:
     def _leave(self, end: End) -> None:
         """No host is known at a port any more."""
         del self._at[end]
-        self._only_answers.discard(end)
+        self._doubted.discard(end)
 
     def _move(self, known: _Learned, said: Announced, end: End, now: float) -> bool:
         if now - known.moved < self._limits.move_every:

@@ -58,6 +58,7 @@ class DiscoveryCounters(Struct):
 
     neighbour_malformed: int = 0
     neighbour_at_link: int = 0  # on a port that leads to a switch
+    neighbour_switch: int = 0  # a switch itself has said it
     neighbour_elsewhere: int = 0  # an answer to a question that was asked at another port
     neighbour_declared: int = 0  # on the port or with the MAC of a declared host
     hosts_refused: int = 0  # there were as many as allowed

@@ -19,6 +19,7 @@ class PortTable:
 
     def __init__(self, limits: DiscoveryLimits, hosts: HostTable) -> None:
         self.connected: set[str] = set()
+        self._macs: dict[str, frozenset[bytes]] = {}  # of all ports of each switch that was there
         self.schedule = Schedule(limits.interval)
         self._limits = limits
         self._hosts = hosts
@@ -45,6 +46,9 @@ class PortTable:
         self, switch: str, ports: Iterable[int], macs: Mapping[int, bytes]
     ) -> list[NetworkEvent]:
         """A switch is connected; these of its ports are up, and no others."""
+        if switch not in self._macs:
+            self._hosts.doubt()
+        self._macs[switch] = frozenset(macs.values())
         self.connected.add(switch)
         live = {number for number in ports if 1 <= number <= MAX_PORT}
         events: list[NetworkEvent] = []
@@ -68,6 +72,7 @@ class PortTable:
     def switch_removed(self, switch: str) -> list[NetworkEvent]:
         """Forget everything about a switch."""
         self.switch_down(switch)
+        self._macs.pop(switch, None)
         events: list[NetworkEvent] = []
         for number in sorted(self._numbers.pop(switch, ())):
             end = (switch, number)
@@ -77,6 +82,10 @@ class PortTable:
             if port.link is not None:
                 self._ports[port.link.peer(end)].link = None
         return events
+
+    def is_switch(self, mac: bytes) -> bool:
+        """Whether a port of a switch that was connected here has this MAC."""
+        return any(mac in macs for macs in self._macs.values())
 
     def suspend(self, switches: Collection[str]) -> None:
         """Do not count missing probes of links of these switches for now."""

@@ -147,7 +147,8 @@ def test_strangers_at_the_port_of_a_declared_host_are_remembered_within_bounds()
 def test_a_host_that_has_been_at_one_port_only_for_a_while_keeps_it() -> None:
     cables = Cables(NETWORK)
     link = NETWORK.links[0]
-    cables.connect("s1")
+    cables.cut.add(link)
+    cables.connect()
     cables.arrive(PORTS[0], solicitation())
     cables.run(2)
     cables.arrive(link.ends[0], solicitation())
@@ -155,7 +156,7 @@ def test_a_host_that_has_been_at_one_port_only_for_a_while_keeps_it() -> None:
     cables.arrive(link.ends[0], solicitation())
     cables.run(2)
     cables.arrive(link.ends[0], solicitation())
-    cables.connect()
+    cables.cut.clear()
     cables.rounds(5)
     assert link not in cables.discovery.links()
 
@@ -193,14 +194,52 @@ def test_a_switch_that_speaks_on_a_cable_that_was_plugged_in_unnoticed_is_no_hos
     assert set(cables.discovery.links()) == set(NETWORK.links)
 
 
+@pytest.mark.parametrize("said", [advertisement(), solicitation(), address_check()])
+def test_what_a_switch_forwards_before_it_is_connected_does_not_hide_its_links(said: bytes) -> None:
+    cables = Cables(NETWORK)
+    cables.connect("s1")
+    cables.arrive(NETWORK.links[0].ends[0], said)
+    cables.connect("s2", "s3")
+    cables.rounds()
+    assert set(cables.discovery.links()) == set(NETWORK.links)
+    assert cables.discovery.hosts() == ()
+
+
+def test_a_host_keeps_its_port_when_a_switch_connects_again() -> None:
+    cables = Cables(NETWORK)
+    link = NETWORK.links[0]
+    cables.cut.add(link)
+    cables.connect()
+    cables.arrive(link.ends[0], advertisement())
+    cables.discovery.switch_down("s2")
+    cables.connect("s2")
+    cables.cut.clear()
+    cables.rounds(30)
+    assert link not in cables.discovery.links()
+
+
+def test_what_a_switch_says_by_its_bridge_is_no_host() -> None:
+    cables = Cables(NETWORK)
+    link = NETWORK.links[0]
+    bridge = bytes.fromhex("02ee00020000")
+    cables.cut.add(link)
+    cables.connect()
+    cables.discovery.switch_up("s2", cables.ports("s2"), {0xFFFFFFFE: bridge})
+    assert cables.arrive(link.ends[0], address_check(bridge.hex(":"))) == []
+    cables.cut.clear()
+    cables.rounds(11)
+    assert set(cables.discovery.links()) == set(NETWORK.links)
+
+
 def test_hosts_beside_a_switch_that_speaks_itself_keep_their_port() -> None:
     cables = Cables(NETWORK)
     link = NETWORK.links[0]
     one, other = link.ends
-    cables.connect("s1")
+    cables.cut.add(link)
+    cables.connect()
     cables.arrive(one, address_check(port_mac(other).hex(":")))
     cables.arrive(one, advertisement())
-    cables.connect()
+    cables.cut.clear()
     cables.rounds(30)
     assert link not in cables.discovery.links()
     assert [host.mac for host in cables.discovery.hosts()] == [MAC]
@@ -209,15 +248,15 @@ def test_hosts_beside_a_switch_that_speaks_itself_keep_their_port() -> None:
 def test_the_port_that_a_host_has_left_may_lead_to_a_switch_again() -> None:
     cables = Cables(NETWORK)
     link = NETWORK.links[0]
-    cables.connect("s1")
-    cables.run(1)
-    # A switch that is not connected yet passes on what a host says.
-    cables.arrive(link.ends[0], advertisement())
+    cables.cut.add(link)
     cables.connect()
+    cables.run(1)
+    cables.arrive(link.ends[0], advertisement())
+    cables.cut.clear()
     cables.rounds(5)
     assert link not in cables.discovery.links()
     cables.arrive(PORTS[1], advertisement())
-    cables.rounds()
+    cables.rounds(11)
     assert set(cables.discovery.links()) == set(NETWORK.links)
 
 
@@ -389,12 +428,13 @@ def test_a_port_where_hosts_have_only_answered_can_still_be_found_to_be_a_link()
 def test_a_host_that_speaks_by_itself_after_an_answer_keeps_its_port() -> None:
     cables = Cables(NETWORK, ask_hosts=True)
     end = NETWORK.links[0].ends[0]
-    cables.connect("s1")
+    cables.cut.add(NETWORK.links[0])
+    cables.connect()
     cables.rounds()
     cables.arrive(end, answer(end))
     cables.arrive(end, solicitation())
     cables.arrive(end, answer(end))
-    cables.connect()
+    cables.cut.clear()
     cables.rounds(5)
     assert NETWORK.links[0] not in cables.discovery.links()
 
