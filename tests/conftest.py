@@ -1,6 +1,7 @@
 """What tests of all packages can use."""
 
 import gc
+import signal
 from collections.abc import Generator, Iterator
 
 import pytest
@@ -17,6 +18,10 @@ from tests.service import running
 # How long an example takes says nothing on a machine that has other things to do.
 settings.register_profile("dzflow", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("dzflow")
+
+# A shell has what it starts in the background ignore Ctrl-C, and the processes of tests would, too.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 # Files that take longest, roughly in this order. They are begun first: otherwise one process would

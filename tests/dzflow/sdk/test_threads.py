@@ -17,12 +17,6 @@ from tests.dzflow.sdk.fake_service import FakeService
 from tests.dzflow.sdk.support import EVENT, at, prices
 from tests.support import WAIT, until_sync
 
-# Ctrl-C is ignored in what a shell runs in the background, where tests may run.
-WITH_CTRL_C = """
-import signal
-signal.signal(signal.SIGINT, signal.default_int_handler)
-"""
-
 
 def background_threads() -> int:
     return [thread.name for thread in threading.enumerate()].count("dzflow")
@@ -100,7 +94,6 @@ def run(program: str) -> "subprocess.CompletedProcess[str]":
 
 def test_ctrl_c_interrupts_a_call_and_leaves_the_client_usable(service: FakeService) -> None:
     program = f"""
-{WITH_CTRL_C}
 from dzflow import ControlPlane
 
 with ControlPlane("{service.url}", host="h1") as control_plane:
@@ -136,8 +129,7 @@ def test_an_interrupt_that_does_not_wake_the_waiting_thread_is_not_lost(
             "error",
             "-c",
             f"""
-{WITH_CTRL_C}
-import sys, threading
+import signal, sys, threading
 from dzflow import ControlPlane
 
 def interrupt():
