@@ -4,6 +4,7 @@ It reads one command per line as JSON, and answers each with one line. It expect
 network namespace, where the names of interfaces, and ports on loopback, are its own.
 """
 
+import faulthandler
 import json
 import subprocess
 import sys
@@ -120,6 +121,7 @@ def start_service(stack, folder, *options):
 def main(folder, topo, *options):
     """Build everything, then carry out commands until there are no more."""
     setLogLevel("error")
+    faulthandler.dump_traceback_later(4 * PATIENCE, exit=True)  # where it hangs, if it does
     answers = sys.stdout
     with redirect_stdout(sys.stderr), example.open_vswitch(), ExitStack() as stack:
         # First the service, as the page says: it hears what switches say as they start.
@@ -134,6 +136,7 @@ def main(folder, topo, *options):
         example.accept_hosts(net, API)
         stack.enter_context(example.api_in_hosts(net, API))
         driver = Driver(net)
+        faulthandler.cancel_dump_traceback_later()
         print(json.dumps("ready"), file=answers, flush=True)
         for line in sys.stdin:
             name, *given = json.loads(line)

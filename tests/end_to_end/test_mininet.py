@@ -38,8 +38,9 @@ pytestmark = pytest.mark.skipif(bool(missing()), reason=f"no Mininet here: {'; '
 class Network:
     """A Mininet network with a service that has found it, and the example's space."""
 
-    def __init__(self, driver: "subprocess.Popen[str]") -> None:
+    def __init__(self, driver: "subprocess.Popen[str]", log: Path) -> None:
         self._driver = driver
+        self._log = log
 
     def ask(self, name: str, *given: Any) -> Any:
         """Have the driver carry out a command, and return what it says."""
@@ -51,7 +52,7 @@ class Network:
     def answer(self) -> Any:
         assert self._driver.stdout
         line = self._driver.stdout.readline()
-        assert line, f"the driver has ended with {self._driver.wait()}"
+        assert line, f"the driver has ended with {self._driver.wait()}: {self._log.read_text()}"
         return json.loads(line)
 
     def listen(self, host: str, text: str, count: int) -> str:
@@ -107,7 +108,7 @@ def mininet(folder: Path, topo: str, other_traffic: OtherTraffic, trees: int) ->
         ) as driver,
     ):
         try:
-            made = Network(driver)
+            made = Network(driver, log)
             assert made.answer() == "ready", log.read_text()
             # The example makes the space.
             assert made.ask("quotes", 30) is True, log.read_text()
